@@ -14,6 +14,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
+from tests.support.waiting import eventually
+
 _WAIT_SECS = 120.0
 _STILL_SECS = 15.0
 _UNFOLD_SECS = 1.5
@@ -135,10 +137,7 @@ class Browser:
 
     def double_click_node(self, name: str) -> None:
         """Opens or closes a scope on the Graphs page."""
-        deadline = time.monotonic() + _WAIT_SECS
-        while not self.run(_DOUBLE_CLICK % name):
-            assert time.monotonic() < deadline, f"the page does not show the node {name}"
-            time.sleep(0.3)
+        eventually(lambda: self.run(_DOUBLE_CLICK % name))
         time.sleep(_UNFOLD_SECS)
 
     def run(self, script: str) -> Any:

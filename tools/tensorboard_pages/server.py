@@ -56,7 +56,7 @@ class TensorBoardServer:
                 self.__exit__()
                 raise AssertionError(self._log.read_text())
             else:
-                time.sleep(0.1)
+                time.sleep(0.02)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,6 +67,11 @@ class TensorBoardServer:
     def url(self) -> str:
         """Where the pages are."""
         return self._url
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
 
     def get(self, path: str, **parameters: str) -> Any:
         """Returns the JSON answer to `/data/<path>`; None if it is not there."""

@@ -9,10 +9,9 @@ import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from ..child import Stopwatch, disk_usage
-from ..contest import Contestant, Measuring, command, measure
+from ..contest import Contestant, call, command
 from .loggers import LOGGERS, logger
 
 _WARM_UP = 8  # values
@@ -26,8 +25,8 @@ def scalars(work: str, who: str, count: int) -> dict[str, float]:
 
     A run of Aim stays locked until the process that has written it is gone.
     """
-    written = _measured(write, {"work": work, "who": who, "count": count})
-    found = _measured(read, {"work": work, "who": who})
+    written = call(write, work=work, who=who, count=count)
+    found = call(read, work=work, who=who)
     if found["count"] != count:
         raise RuntimeError(f"{found['count']} values were read, not {count}")
     return {**written, "read": found["seconds"]}
@@ -90,17 +89,13 @@ def killed(work: str, who: str, seconds: float) -> dict[str, float]:
     child.wait()
     lines = [line.split() for line in progress.read_text().splitlines()]
     times = {int(step): float(at) for step, at in lines}
-    found = _measured(read, {"work": work, "who": who})
+    found = call(read, work=work, who=who)
     began = min(times.values())
     return {
         "lost": len(times) - found["count"],
         "written": len(times),
         "lost_secs": max(times.values()) - times.get(int(found["last"]), began),
     }
-
-
-def _measured(function: Measuring, arguments: dict[str, Any]) -> dict[str, float]:
-    return measure(Contestant(function.__name__, function, arguments))
 
 
 def tried(work: str, who: str, package: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from tests.support.ports import unused_port
+
 from ..child import idle_share, peak_memory
 from ..contest import (
     ROOT,
@@ -25,8 +26,8 @@ from ..contest import (
     Measuring,
     Settings,
     alternate,
+    call,
     column,
-    measure,
     temporary_directory,
 )
 from ..made_records import write_fleet
@@ -70,7 +71,7 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
         for size in sizes:
             settings.say(f"making records: {size:,} runs")
             records = str(base / f"runs_{size}")
-            _measure(make, {"folder": records, "runs": size, "ranks": 1, "starts": _STARTS})
+            call(make, folder=records, runs=size, ranks=1, starts=_STARTS)
             here = _commands(settings, records, idle)
             found[str(size)] = [
                 {f"{name} {what}": each[what] for name, each in here.items() for what in each}
@@ -87,12 +88,12 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
             draw(_IMAGE, "runs", sizes, panels)
         settings.say(f"making records: {groups} runs of {ranks} ranks")
         records = str(base / "ranks")
-        _measure(make, {"folder": records, "runs": groups, "ranks": ranks, "starts": 1})
+        call(make, folder=records, runs=groups, ranks=ranks, starts=1)
         rows += _rows(f"{groups} runs of {ranks} ranks", _commands(settings, records, idle))
         rows += _engines(settings, str(base / f"runs_{sizes[1]}"), f"{sizes[1]:,} runs")
         stored = settings.size(300, 50)
         records = str(base / "stored")
-        _measure(make, {"folder": records, "runs": stored, "ranks": 1, "starts": _STARTS})
+        call(make, folder=records, runs=stored, ranks=1, starts=_STARTS)
         rows += _store(settings, records, stored, idle)
     setting = (
         f"Trees of runs of {_STEPS} steps with four scalars, restarted once: four files a run; and "
@@ -112,11 +113,10 @@ def _commands(settings: Settings, records: str, idle: float) -> dict[str, dict[s
     found = {}
     for name, words in _COMMANDS.items():
         settings.say(f"{name} of {Path(records).name}")
-        found[name] = _measure_in(settings, run, {"command": _words(words, records)})
+        found[name] = _measure_in(settings, run, command=_words(words, records))
     for name, words in _LASTING.items():
         settings.say(f"{name} of {Path(records).name}")
-        arguments = {"command": _words(words, records), "idle": idle}
-        found[name] = _measure_in(settings, last, arguments)
+        found[name] = _measure_in(settings, last, command=_words(words, records), idle=idle)
     return found
 
 
@@ -172,8 +172,7 @@ def _store(settings: Settings, records: str, runs: int, idle: float) -> list[Row
     rows = []
     for name, words in {**_COMMANDS, "watch": _LASTING["watch"]}.items():
         settings.say(f"{name} from a store")
-        arguments = {"records": records, "words": words, "idle": idle}
-        found = _measure_in(settings, from_store, arguments)
+        found = _measure_in(settings, from_store, records=records, words=words, idle=idle)
         what = f"{runs:,} runs in a store: {name}"
         rows.append(Row(what, "s", [found["seconds"]]))
         rows.append(Row(f"{what}, memory", "MB", [found["memory"]]))
@@ -190,7 +189,7 @@ def make(work: str, folder: str, runs: int, ranks: int, starts: int) -> dict[str
 
 def last(work: str, command: list[str], idle: float) -> dict[str, float]:
     """Starts a command that lasts; waits until it has begun, and then until some time is over."""
-    port = _free_port()
+    port = unused_port()
     words = [word.replace("{port}", str(port)) for word in command]
     began = time.monotonic()
     process = subprocess.Popen(
@@ -242,7 +241,7 @@ def _cluster(engine: str) -> Iterator[str]:
 
 def from_store(work: str, records: str, words: str, idle: float) -> dict[str, float]:
     """Puts records into a store, and runs a command on them there."""
-    port = _free_port()
+    port = unused_port()
     log = Path(work, "requests")
     with log.open("w") as file:
         server = subprocess.Popen(
@@ -291,25 +290,12 @@ def _answer(process: subprocess.Popen[bytes], address: str) -> bytes:
             time.sleep(0.05)
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 def _words(words: str, records: str) -> list[str]:
     command = ["-m", "rec_summary.cli", *words.split()]
     return [records if word == "{}" else word for word in command]
 
 
-def _measure(function: Measuring, arguments: dict[str, Any]) -> dict[str, float]:
-    return measure(Contestant(function.__name__, function, arguments))
-
-
-def _measure_in(
-    settings: Settings, function: Measuring, arguments: dict[str, Any]
-) -> dict[str, float]:
-    found = measure(Contestant(function.__name__, function, arguments))
+def _measure_in(settings: Settings, function: Measuring, **arguments: Any) -> dict[str, float]:
+    found = call(function, **arguments)
     settings.disturbance.append(found["others"])
     return found

@@ -20,10 +20,10 @@ from rec_summary.alerts.states import Transition
 from rec_summary.alerts.watching import watch
 from rec_summary.metrics.state import kind_of
 from rec_summary.metrics.throughput import Throughput
-from rec_summary.records.format.framing import frame
 from rec_summary.scrubbing import scrubbed
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.values.recommender import encode_state
+from tests.support.record_dirs import event, scalar, summary_name, write_payloads
 
 from .. import made_records
 from ..contest import Settings, temporary_directory
@@ -60,14 +60,12 @@ def growth(settings: Settings) -> tuple[str, list[Row]]:
 
 
 def _write(folder: Path, rank: int, events: list[Event]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"events.out.events.summary.{_BEGUN}.{rank}.host_MS"
-    path.write_bytes(b"".join(frame(each.SerializeToString()) for each in events))
+    payloads = (each.SerializeToString() for each in events)
+    write_payloads(folder / summary_name(_BEGUN, rank), *payloads)
 
 
 def _scalar(step: int, number: float | None = None) -> Event:
-    value = Summary.Value(tag="loss", scalar_value=step if number is None else number)
-    return Event(step=step, wall_time=_BEGUN + step, summary=Summary(value=[value]))
+    return event(step, scalar("loss", step if number is None else number), at=_BEGUN + step)
 
 
 def _runs(folder: Path, count: int) -> None:
@@ -82,12 +80,10 @@ def _ranks(folder: Path, count: int) -> None:
 
 def _rotated(folder: Path, count: int) -> None:
     """One run with so many files, each with a scalar and a value that stays in its file."""
-    folder.mkdir(parents=True)
     for number in range(count):
         step = _scalar(number)
         step.summary.value.add(tag="top", top_ids=TopIds(ids=[number], counts=[1]))
-        path = folder / f"events.out.events.summary.{_BEGUN + number}.0.host_MS"
-        path.write_bytes(frame(step.SerializeToString()))
+        write_payloads(folder / summary_name(_BEGUN + number), step.SerializeToString())
 
 
 def _alternating(folder: Path, count: int) -> None:
@@ -115,7 +111,7 @@ def _states(folder: Path, count: int) -> None:
             )
             message.rank_size = 2
             value = Summary.Value(tag="states", metric_states=message)
-            events.append(Event(step=step, wall_time=_BEGUN + step, summary=Summary(value=[value])))
+            events.append(event(step, value, at=_BEGUN + step))
         _write(folder, rank, events)
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import statistics
-import subprocess
-import sys
 import time
 import urllib.parse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tools.tensorboard_pages.server import TensorBoardServer
+
 from ..child import idle_share, peak_memory
-from ..contest import Contestant, Found, Settings, alternate, column, measure, temporary_directory
+from ..contest import Contestant, Found, Settings, alternate, call, column, temporary_directory
 from ..made_records import write_scalars
 from ..results import Row, Target, cost
 from . import readers
@@ -28,12 +25,12 @@ _TAGS = 4
 _STEPS = 100
 _PAGE_RUNS = 100
 _BATCH = 100  # runs of one request while TensorBoard loads
-_START_SECS, _ANSWER_SECS = 120.0, 600.0
+_ANSWER_SECS = 600.0
 _REST_SECS = 0.05  # between two requests while TensorBoard loads
 _SETTLE_SECS = 5.0
 _REST_OF_RUNS_SECS = 65  # then runs have rested, as those of a finished training have
 _OURS, _PEER = "tensorboard, on records", "tensorboard --load_fast=true, on event files"
-_WAYS = {_OURS: ("--rec_summary=on",), _PEER: ("--rec_summary=off", "--load_fast=true")}
+_WAYS = {_OURS: ("--rec_summary=on",), _PEER: ("--rec_summary=off",)}
 
 
 def provider(settings: Settings) -> tuple[str, list[Row]]:
@@ -89,9 +86,9 @@ def _contest(
         records, logs = str(base / "records"), str(base / "logs")
         settings.say(f"making records: {runs:,} runs of {steps:,} steps of {series} tags")
         shape = {"runs": runs, "series": series, "steps": steps}
-        measure(Contestant("records", make, {"folder": records, **shape}))
+        call(make, folder=records, **shape)
         command = ["-m", "rec_summary.cli", "export", "-q", records, logs]
-        export = measure(Contestant("export", readers.run, {"command": command}))["seconds"]
+        export = call(readers.run, command=command)["seconds"]
         contestants = [
             Contestant(name, load, {"logdir": logdir, "way": name, **shape, **arguments})
             for name, logdir in ((_OURS, records), (_PEER, logs))
@@ -119,7 +116,12 @@ def load(
 ) -> dict[str, float]:
     """Starts TensorBoard and waits until every run is answered: its last step, then all of it."""
     began = time.monotonic()
-    with _tensorboard(logdir, _WAYS[way], Path(work, "log")) as (process, address):
+    arguments = ("--reload_interval=5", *_WAYS[way])  # TensorBoard's default
+    with TensorBoardServer(
+        Path(logdir), Path(work, "log"), load_fast=True, arguments=arguments
+    ) as server:
+        process = psutil.Process(server.pid)
+        address = server.url.removeprefix("http://")
         connection = http.client.HTTPConnection(address, timeout=_ANSWER_SECS)
         names, tag = _names(runs), f"metric_{series - 1}/auto"  # what each run has recorded last
         found = {}
@@ -141,25 +143,6 @@ def load(
             time.sleep(settle)
             found["idle"] = idle_share(process, idle)
         return found
-
-
-@contextmanager
-def _tensorboard(
-    logdir: str, arguments: tuple[str, ...], log: Path
-) -> Iterator[tuple[psutil.Process, str]]:
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", logdir, "--port", "0"]
-    with log.open("w") as file:
-        process = subprocess.Popen([*command, *arguments], stdout=file, stderr=file)
-    try:
-        deadline = time.monotonic() + _START_SECS
-        while not (found := re.search(r" at http://(\S+?)/? ", log.read_text())):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(log.read_text())
-            time.sleep(0.02)
-        yield psutil.Process(process.pid), found[1]
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _complete(

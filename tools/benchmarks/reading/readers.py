@@ -10,8 +10,9 @@ from pathlib import Path
 
 import google_crc32c
 
+from .. import made_records
 from ..child import Stopwatch, peak_memory
-from ..contest import Contestant, Settings, alternate, column, measure, temporary_directory
+from ..contest import Contestant, Settings, alternate, call, column, temporary_directory
 from ..results import Row, cost
 
 _SCALARS, _STEPS = 10_000_000, 1_000_000
@@ -41,10 +42,8 @@ def read(settings: Settings) -> tuple[str, list[Row]]:
         with temporary_directory() as base:
             settings.say(f"making records: {count:,} {kind}")
             records, logs = str(base / "records"), str(base / "logs")
-            made = {"kind": kind, "folder": records, "count": count}
-            measure(Contestant("records", "made_records:write", made))
-            export = {"command": _command("export", records, str(base))}
-            measure(Contestant("event files", run, export))
+            call(made_records.write, kind=kind, folder=records, count=count)
+            call(run, command=_command("export", records, str(base)))
             contestants = [
                 Contestant(name, run, {"command": _command(name, records, "{work}")})
                 for name in _READERS

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..contest import Contestant, Settings, alternate, column, measure, temporary_directory
+from ..contest import Contestant, Settings, alternate, call, column, temporary_directory
 from ..results import Row
 
 _STEPS = [2, 4, 6, 8, 10]
@@ -24,7 +24,7 @@ def landscape(settings: Settings) -> tuple[str, list[Row]]:
     size = settings.size(8, 3)
     points = size**2 + len(_STEPS)
     with temporary_directory() as base:
-        measure(Contestant("training", train, {"run": str(base / "run"), "size": size}))
+        call(train, run=str(base / "run"), size=size)
         both = [
             Contestant(who, compute, {"run": str(base / "run"), "who": who})
             for who in ("ours", "mindspore")

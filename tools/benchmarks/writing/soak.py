@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..child import Stopwatch, peak_memory
-from ..contest import ROOT, Contestant, Settings, alternate, column, measure, temporary_directory
+from ..contest import ROOT, Contestant, Settings, alternate, call, column, temporary_directory
 from ..plots import tidied
 from ..results import Row, Target
 
@@ -73,9 +73,9 @@ def soak(settings: Settings) -> tuple[str, list[Row]]:
         folder = str(base / "records" / "year")
         place = {"folder": folder, "records": records}
         settings.say(f"writing {records:,} records under {budget / _MB:,.0f} MB")
-        found = measure(Contestant("year", write, {**place, "budget": budget}))
+        found = call(write, **place, budget=budget)
         settings.disturbance.append(found["others"])
-        checked = measure(Contestant("check", check, place))
+        checked = call(check, **place)
         readers = [
             Contestant("view", view, place),
             Contestant("load", load, place),
@@ -259,26 +259,9 @@ def _payloads(records: int, began: float) -> Iterator[bytes]:
 
 def _age(folder: str) -> None:
     """Gives files the names and the times that they would have had if they had taken a year."""
-    from rec_summary.records.format.names import Kind
-    from rec_summary.records.reading.runs import list_files
-    from rec_summary.series.batch import SUMMARY
-    from rec_summary.series.event_reader import EventReader
-    from rec_summary.series.report import Report
-
     before = 0
-    for file in list_files(folder):
-        if file.name.kind is not Kind.SUMMARY:
-            continue
-        with EventReader(file, Report(), steps_only=True) as reader:
-            times = [
-                (float(batch.wall_times[0]), float(batch.wall_times[-1]))
-                for batch in reader
-                if batch.kind == SUMMARY
-            ]
-        if not times:
-            continue
-        first = before = max(int(times[0][0]), before + 1)
-        last = times[-1][1]
+    for file, (_, begin), (_, last) in _summaries(folder):
+        first = before = max(int(begin), before + 1)
         name = dataclasses.replace(
             file.name, stamp=first, last=None if file.name.last is None else int(last)
         )
@@ -381,23 +364,32 @@ def check(work: str, folder: str, records: int) -> dict[str, float]:
 
 def _widest(folder: str, first: int, last: int) -> int:
     """Returns the width of the widest bucket of the files with some records, in steps."""
-    from rec_summary.records.format.names import Kind
     from rec_summary.records.reading.compacted import compaction_of
+
+    widest = _INTERVAL
+    for file, (begin, _), (end, _) in _summaries(folder):
+        compaction = compaction_of(file)
+        if compaction is not None and begin <= last * _INTERVAL and end >= first * _INTERVAL:
+            widest = max(widest, compaction.bucket_steps)
+    return widest
+
+
+def _summaries(folder: str) -> Iterator[tuple[Any, tuple[int, float], tuple[int, float]]]:
+    """Yields the summary files, each with step and time of its first and its last record."""
+    from rec_summary.records.format.names import Kind
     from rec_summary.records.reading.runs import list_files
     from rec_summary.series.batch import SUMMARY
     from rec_summary.series.event_reader import EventReader
     from rec_summary.series.report import Report
 
-    widest = _INTERVAL
     for file in list_files(folder):
-        compaction = compaction_of(file)
-        if file.name.kind is not Kind.SUMMARY or compaction is None:
-            continue
-        with EventReader(file, Report(), steps_only=True) as reader:
-            steps = [batch.steps for batch in reader if batch.kind == SUMMARY]
-        if steps[0][0] <= last * _INTERVAL and steps[-1][-1] >= first * _INTERVAL:
-            widest = max(widest, compaction.bucket_steps)
-    return widest
+        if file.name.kind is Kind.SUMMARY:
+            with EventReader(file, Report(), steps_only=True) as reader:
+                parts = [batch for batch in reader if batch.kind == SUMMARY]
+            if parts:
+                first, last = parts[0], parts[-1]
+                begin = int(first.steps[0]), float(first.wall_times[0])
+                yield file, begin, (int(last.steps[-1]), float(last.wall_times[-1]))
 
 
 def _extents(places: Any, values: Any, span: int, columns: int) -> tuple[Any, Any]:

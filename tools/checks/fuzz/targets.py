@@ -79,11 +79,8 @@ def repaired(data: bytes, base: Path) -> None:
 
 
 def export(data: bytes, base: Path) -> None:
-    """One record of any content, shown everywhere; the first byte chooses the kind of file."""
-    run = base / "records" / "run"
-    run.mkdir(parents=True)
-    name = _LINEAGE if data[:1] > b"\x7f" else _SUMMARY
-    (run / name).write_bytes(frame(data[1:]) + (b"" if name == _LINEAGE else good(2)))
+    """One record of any content, shown everywhere."""
+    _write_one(data, base)
     with contextlib.suppress(SourceError):
         export_tensorboard(base / "records", base / "logs", tensors="npy")
     runs = find_runs(base / "records")
@@ -91,12 +88,17 @@ def export(data: bytes, base: Path) -> None:
     list(inspect_run(runs[0]))
 
 
-def provider(data: bytes, base: Path) -> None:
-    """One record of any content, read by everything that TensorBoard asks a data provider for."""
+def _write_one(data: bytes, base: Path) -> None:
+    """Writes a run of one record; the first byte chooses the kind of file."""
     run = base / "records" / "run"
     run.mkdir(parents=True)
     name = _LINEAGE if data[:1] > b"\x7f" else _SUMMARY
     (run / name).write_bytes(frame(data[1:]) + (b"" if name == _LINEAGE else good(2)))
+
+
+def provider(data: bytes, base: Path) -> None:
+    """One record of any content, read by everything that TensorBoard asks a data provider for."""
+    _write_one(data, base)
     index = RunIndex(str(base / "records"))
     index.poll()
     assert not index.failures
