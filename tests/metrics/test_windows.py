@@ -249,6 +249,17 @@ def test_nonsense_is_refused(name, value):
         LastExamples.from_arrays({**window.arrays(), name: value})
 
 
+@pytest.mark.parametrize("number", [-1, 1, 6])
+def test_buckets_outside_of_the_window_are_refused(number):
+    window = LastExamples(LogLoss(), 100, 4)
+    window.update(np.full(130, 0.5), np.ones(130))
+    arrays = window.arrays()
+    assert arrays["pane_numbers"].tolist() == [2, 3, 4, 5]
+    renamed = {name.replace("pane2.", f"pane{number}."): a for name, a in arrays.items()}
+    with pytest.raises(ValueError, match="the number of one in the window"):
+        LastExamples.from_arrays({**renamed, "pane_numbers": np.array([number, 3, 4, 5])})
+
+
 @pytest.mark.parametrize("start", [129, 160, -10, -2000])
 def test_steps_where_none_can_be_are_refused(start):
     window = Decayed(LogLoss(), 640)

@@ -130,6 +130,12 @@ def test_a_file_that_is_gone_is_reported(tmp_path: Path) -> None:
     assert "cannot be opened: No such file or directory" in report.problems[0].text
 
 
+def test_a_single_record_is_a_batch_of_one(tmp_path: Path) -> None:
+    (record, *_), _ = decode(write_payloads(tmp_path / summary_name(), *PAYLOADS))
+    assert record.part(0, 1).count == record.part(0, 9).count == 1
+    assert record.part(0, 0).count == record.part(1, 2).count == 0
+
+
 def test_payloads_that_are_no_events_are_skipped(tmp_path: Path) -> None:
     no_wall_time = PAYLOADS[0][9:]
     path = write_payloads(tmp_path / summary_name(), b"\xff\xff", no_wall_time, PAYLOADS[1])

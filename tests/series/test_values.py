@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -187,18 +189,27 @@ def test_a_file_without_values_is_reported(tmp_path: Path) -> None:
 @given(st.lists(st.integers(0, 1 << 36), min_size=1, max_size=60), st.integers(0, 200))
 def test_steps_are_read_alone_as_with_the_values(steps: list[int], cut: int) -> None:
     payloads = [event(step, scalar("a", 1.0)).SerializeToString() for step in steps]
-    content = b"".join(map(frame, [*payloads, b"\x09" * 20, *payloads]))[:-cut]
-    alone = event_reader.scan(content, 0, 0, steps_only=True)
-    if alone is not None:
-        bounds = alone.bounds.tolist()
-        whole = [*steps, -1, *steps]
-        for number, (known, step) in enumerate(zip(alone.known, alone.steps, strict=True)):
-            if known:
-                assert step == whole[number] < 1 << 35
-                assert alone.wall_times[number] > 0
-            else:
-                assert whole[number] == -1 or not 0 < whole[number] < 1 << 35
-        assert bounds[-1] <= len(content)
+    first = event(300, scalar("a", 1.0)).SerializeToString()
+    assert first[12] == 0x2A  # the key of the summary, behind the step
+    odd = [
+        b"\x09" * 20,
+        b"\x11" + first[1:],
+        first[:12] + b"\x32" + first[13:],
+        event(7, scalar("a", 1.0), at=math.inf).SerializeToString(),
+    ]
+    framed = [*map(frame, [*payloads, *odd, *payloads])]
+    ends = np.cumsum([len(each) for each in framed])
+    count = int(np.searchsorted(ends, ends[-1] - cut, "right"))
+    expected = [step if step < 1 << 35 else 0 for step in [*steps, *(0 for _ in odd), *steps]]
+    alone = event_reader.scan(b"".join(framed)[: ends[-1] - cut], 0, 0, steps_only=True)
+    if alone is None:
+        assert 2 * np.count_nonzero(expected[:count]) < count or count == 0
+        return
+    assert alone.steps.tolist() == expected[:count]
+    assert alone.bounds.tolist() == [0, *ends[:count]]
+    for step, known, wall_time in zip(alone.steps, alone.known, alone.wall_times, strict=True):
+        assert known or not step
+        assert not step or wall_time == START + step / 4
 
 
 def test_without_a_restart_files_are_decoded_once(

@@ -37,7 +37,7 @@ def loss_sums(
     groups: Places | None = None,
     count: int = 1,
 ) -> list[LossSums]:
-    """Returns the sums of each group of one example or more.
+    """Returns the sums of each group.
 
     Args:
         losses: The weighted losses, (examples,), as of `LogLoss.terms`.
@@ -102,8 +102,7 @@ class LogLoss(Scalable):
 
     def count(self, batch: Clicks) -> None:
         """Counts a checked batch."""
-        if len(batch.scores):
-            self.add(loss_sums(*self.terms(batch), batch.labels, batch.weights)[0])
+        self.add(loss_sums(*self.terms(batch), batch.labels, batch.weights)[0])
         self.refused += batch.refused
 
     def terms(self, batch: Clicks) -> tuple[Floats, Floats]:

@@ -98,8 +98,7 @@ class RecordName:
         Of two files, at most one covers the other: of the same stamps, the later compaction.
         """
         return (
-            self.last is not None
-            and (self.rank, self.kind) == (other.rank, other.kind)
+            (self.rank, self.kind) == (other.rank, other.kind)
             and self.stamp <= other.stamp
             and other.end <= self.end
             and (

@@ -60,6 +60,7 @@ def test_weights_weigh_the_click_rate_too():
 def test_a_wrong_certainty_costs_a_lot_but_not_everything():
     assert counted([1.0], [0]).log_loss() == pytest.approx(-math.log(1e-7))
     assert counted([0.0], [1]).log_loss() == pytest.approx(-math.log(1e-7))
+    assert counted([1.0], [1]).log_loss() == pytest.approx(1e-7)
 
 
 def test_without_a_value_it_is_nan():
@@ -77,6 +78,7 @@ def test_other_clipping_does_not_merge():
 def test_other_epsilons_are_refused(epsilon):
     with pytest.raises(ValueError, match="epsilon is invalid"):
         LogLoss(epsilon)
+    assert LogLoss(0.1).epsilon == 0.1
 
 
 def test_more_clicks_than_examples_are_refused():

@@ -16,6 +16,23 @@ def test_a_name_parses_into_what_made_it(stamp, rank, host, kind):
     assert parse_name(str(name)) == name
 
 
+def made(stamp, last=None, generation=0, rank=0, kind=Kind.SUMMARY):
+    return RecordName(stamp, rank, "host", kind, last=last, generation=generation)
+
+
+def test_which_files_a_compacted_file_covers():
+    file = made(5, 9, 2)
+    assert parse_name(str(file)) == file
+    for other in (made(5), made(9), made(6, 8, 7), made(5, 8, 9), made(6, 9, 3), made(5, 9, 1)):
+        assert file.covers(other)
+        assert not other.covers(file)
+    beyond = [made(4), made(10), made(5, 10), made(4, 9), made(5, 9, 3)]
+    apart = [made(5, rank=1), made(5, kind=Kind.LINEAGE), made(6, 8, 0, 1)]
+    assert not any(file.covers(other) for other in (file, *beyond, *apart))
+    assert not made(5).covers(made(5))
+    assert made(9, 5).end == 9  # a name of somebody else
+
+
 @pytest.mark.parametrize(
     ("name", "stamp", "rank", "kind"),
     [

@@ -17,7 +17,7 @@ from rec_summary.records.format.framing import OVERHEAD_BYTES, frame
 from rec_summary.series.blocks.block import Block
 from rec_summary.series.blocks.decoding import decode, encode_events
 from rec_summary.series.blocks.histograms import convert
-from rec_summary.series.blocks.scan import _starts, scan
+from rec_summary.series.blocks.scan import _starts, scan, scan_files
 from rec_summary.tensorboard.event_files import export as tensorboard
 from rec_summary.tensorboard.event_files import run_exporter as module
 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -149,6 +149,17 @@ def test_layouts_of_few_records_are_left_alone() -> None:
     block = scan(kinds(20_000, 20), 0, 0)
     assert block is not None
     assert block.known.all()
+
+
+def test_a_step_that_two_files_share_is_no_repeated_one() -> None:
+    files = [
+        framed([recorded(n, scalar("a", n)) for n in range(first, first + 40)])
+        for first in (1, 40, 79)
+    ]
+    for file, block in zip(files, scan_files(files), strict=True):
+        assert block is not None
+        assert block.known.all()
+        assert (block.bounds[0], block.bounds[-1]) == (0, len(file))
 
 
 def test_a_series_under_another_tag_is_not_looked_for_again_and_again(
