@@ -239,7 +239,7 @@ class _Run:
             future.cancel()
 
     def outcomes(self) -> Iterator[Outcome]:
-        held: dict[int, Outcome] = {}
+        early: dict[int, Outcome] = {}
         while self._blocks or self._suspects or self._flying:
             while self._may_send() and self._submit(self._blocks[0]):
                 self._blocks.popleft()
@@ -249,9 +249,9 @@ class _Run:
                 if not self._in_order:
                     yield outcome
                     continue
-                held[outcome.place] = outcome
-                while self._due in held:
-                    yield held.pop(self._due)
+                early[outcome.place] = outcome
+                while self._due in early:
+                    yield early.pop(self._due)
                     self._due += 1
 
     def _may_send(self) -> bool:
@@ -584,16 +584,16 @@ class _Dask(_Pool):
         """Takes the workers that are there now and can do the units."""
         client, engine = self._client, self._engine
         workers = client.get_versions(packages=["rec_summary"])["workers"]
-        ours = (_version(), sys.version_info[:2])
+        local = (_version(), sys.version_info[:2])
         alike: list[Any] = []
         other: list[Any] = []
         for address, worker in workers.items():
             versions = worker["packages"].get("rec_summary"), worker["host"].get("python", "")
             python = tuple(int(part) for part in versions[1].split(".")[:2])
-            (alike if (versions[0], python) == ours else other).append((address, versions))
+            (alike if (versions[0], python) == local else other).append((address, versions))
         for address, (package, python) in other:
             received = verbatim(f"{address}: rec_summary {package}, Python {python}")
-            expected = f"rec_summary {ours[0]}, Python {sys.version_info[0]}.{sys.version_info[1]}"
+            expected = f"rec_summary {local[0]}, Python {sys.version_info[0]}.{sys.version_info[1]}"
             message = three_part(f"a worker of {engine}", received, expected)
             if not alike:
                 raise WorkerError(message)
@@ -605,8 +605,8 @@ class _Dask(_Pool):
         self.workers = sum(client.nthreads(**chosen).values())
 
     def is_alive(self) -> bool:
-        there = self._there()
-        return bool(there) and not (self._chosen and self._chosen.isdisjoint(there))
+        workers = self._there()
+        return bool(workers) and not (self._chosen and self._chosen.isdisjoint(workers))
 
     def _there(self) -> Any:
         return self._client.nthreads() if self._client.status == "running" else {}

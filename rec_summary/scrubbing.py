@@ -42,8 +42,8 @@ def remember(url: str) -> bool:
     Returns:
         Whether there are any.
     """
-    scheme, _, rest = url.partition("://")
-    user = _user(scheme, rest)
+    scheme, _, address = url.partition("://")
+    user = _user(scheme, address)
     if user is None:
         return False
     password = user[1].partition(":")[2]
@@ -58,12 +58,12 @@ def remember(url: str) -> bool:
 
 def _scrubbed_word(word: re.Match[str]) -> str:
     before, *rest = word[0].split("://")
-    shown = [before]
+    scrubbed_parts = [before]
     for text in rest:
         user = _user(before, text)
-        shown.append(_QUERY.sub("?…", text if user is None else f"…@{text[user.end() :]}"))
+        scrubbed_parts.append(_QUERY.sub("?…", text if user is None else f"…@{text[user.end() :]}"))
         before = text
-    return "://".join(shown)
+    return "://".join(scrubbed_parts)
 
 
 def _user(before: str, text: str) -> re.Match[str] | None:

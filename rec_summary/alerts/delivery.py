@@ -50,10 +50,10 @@ def as_text(transition: Transition) -> Text:
     from rich.text import Text
 
     moment = _moment(transition.wall_time)
-    shown = "at no time" if moment is None else moment.astimezone().strftime(_SECONDS)
+    time_text = "at no time" if moment is None else moment.astimezone().strftime(_SECONDS)
     state, _, rest = sentence(transition).partition(":")
     style = "bold red" if transition.firing else "green"
-    return Text.assemble((shown, "dim"), " ", (state.upper(), style), rest)
+    return Text.assemble((time_text, "dim"), " ", (state.upper(), style), rest)
 
 
 def as_json(transition: Transition) -> Mapping[str, Any]:

@@ -51,8 +51,8 @@ class LastOfRun:
         """The status as the lineage states it: MindSpore's states none, and is complete."""
         if self.state is None:
             return RunState.Status.Name(RunState.UNKNOWN)
-        known = self.state.status if self.state.HasField("status") else RunState.FINISHED
-        return RunState.Status.Name(known)
+        status = self.state.status if self.state.HasField("status") else RunState.FINISHED
+        return RunState.Status.Name(status)
 
     def shows_life(self) -> bool:
         """Whether a run that should be running has a process, as far as can be known."""
@@ -94,24 +94,24 @@ class LastValues:
             news: What they say; at least one record.
         """
         with self.lock:
-            known = self.runs.setdefault(name, LastOfRun(run))
-            known.run = run
-            last = max(float(news.wall_times[-1]), known.recorded.get(news.rank, 0.0))
-            known.recorded[news.rank] = last
+            entry = self.runs.setdefault(name, LastOfRun(run))
+            entry.run = run
+            last = max(float(news.wall_times[-1]), entry.recorded.get(news.rank, 0.0))
+            entry.recorded[news.rank] = last
             if news.steps is not None:
                 # A landscape has step 0, and is computed after the training.
                 steps = news.steps[news.steps > 0]
-                known.steps[news.rank] = (
-                    int(steps[-1]) if len(steps) else known.steps.get(news.rank, 0)
+                entry.steps[news.rank] = (
+                    int(steps[-1]) if len(steps) else entry.steps.get(news.rank, 0)
                 )
-            if news.state is not None and (known.state is None or news.rank <= known.rank):
-                known.state, known.rank = news.state, news.rank
-            self._add(known, news.rank, news.scalars)
+            if news.state is not None and (entry.state is None or news.rank <= entry.rank):
+                entry.state, entry.rank = news.state, news.rank
+            self._add(entry, news.rank, news.scalars)
 
-    def _add(self, known: LastOfRun, rank: int, scalars: Columns) -> None:
+    def _add(self, entry: LastOfRun, rank: int, scalars: Columns) -> None:
         for tag, columns in by_tag(scalars):
             if self._selection.tag(tag):
-                known.values[rank, tag] = LastValue(
+                entry.values[rank, tag] = LastValue(
                     float(columns.values[-1]), int(columns.steps[-1]), float(columns.wall_times[-1])
                 )
 

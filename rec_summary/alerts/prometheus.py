@@ -156,8 +156,8 @@ class MetricsServer:
         expected = "an address of this machine and a port at which nothing listens"
         with os_errors_as(SourceError, "the address", f"{host}:{port}", expected):
             self._server = _Server((host, port), _Handler.factory(registry_of(values)))
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"http://{shown}:{self._server.server_port}/metrics"
+        netloc = f"[{host}]" if ":" in host else host
+        self.address = f"http://{netloc}:{self._server.server_port}/metrics"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 

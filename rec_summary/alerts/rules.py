@@ -81,8 +81,8 @@ class RuleError(ArgumentError):
 
     def __init__(self, text: str, column: int, received: str, expected: str) -> None:
         self.column = column
-        shown = received or verbatim("nothing more")
-        message = three_part(f"the rule, at column {column + 1},", shown, expected)
+        received_text = received or verbatim("nothing more")
+        message = three_part(f"the rule, at column {column + 1},", received_text, expected)
         first, last = max(0, column - _SHOWN), column + _SHOWN
         before = ("…" if first else "") + printable(text[first:column])
         after = printable(text[column:last]) + ("…" if last < len(text) else "")

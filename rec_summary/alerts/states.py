@@ -103,8 +103,8 @@ class _Alert:
         self, step: int | None, wall_time: float, value: float | None, reason: str, *, firing: bool
     ) -> Transition:
         """Begins or ends the alert; arguments as in `Transition`."""
-        place = self.rule, self.run, self.rank, self.tag
-        edge = Transition(firing, *place, step, wall_time, value, reason)
+        series = self.rule, self.run, self.rank, self.tag
+        edge = Transition(firing, *series, step, wall_time, value, reason)
         self.fired = edge if firing else None
         return edge
 
@@ -181,8 +181,8 @@ class ValueAlert(_Alert):
             least = int(lasting.amount)
         changes = []
         firing = self.fired is not None
-        for at, (held, position) in enumerate(zip(holds.tolist(), positions, strict=True)):
-            if held:
+        for at, (holds_here, position) in enumerate(zip(holds.tolist(), positions, strict=True)):
+            if holds_here:
                 self._since = position if self._since is None else min(self._since, position)
                 if firing or position - self._since < least:
                     continue
@@ -190,7 +190,7 @@ class ValueAlert(_Alert):
                 self._since = None
                 if not firing:
                     continue
-            firing = held
+            firing = holds_here
             changes.append(at)
         return changes
 
@@ -356,9 +356,9 @@ class Engine:
     def _series_of(self, name: str, rank: int, tag: str | None, seen: float) -> _Series:
         """Returns the alerts that values of a series go to; of all records if the tag is None."""
         run = self._runs[name]
-        known = run.series.get((rank, tag))
-        if known is None:
-            known = run.series[rank, tag] = _Series([], [])
+        series = run.series.get((rank, tag))
+        if series is None:
+            series = run.series[rank, tag] = _Series([], [])
             for rule in self._rules:
                 pattern = rule.condition.tag
                 is_about = (
@@ -368,10 +368,10 @@ class Engine:
                     continue
                 self._matched.add(rule)
                 if isinstance(rule.condition, Silence):
-                    known.silences.append(SilenceAlert(rule, name, rank, tag, seen))
+                    series.silences.append(SilenceAlert(rule, name, rank, tag, seen))
                 elif tag is not None:
-                    known.alerts.append(ValueAlert(rule, name, rank, tag))
-        return known
+                    series.alerts.append(ValueAlert(rule, name, rank, tag))
+        return series
 
 
 def _by_tag(columns: Columns) -> list[tuple[str, Integers, Columns]]:

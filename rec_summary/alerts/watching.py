@@ -328,8 +328,8 @@ class RunReader:
 
     def _has_room(self, rank: int, tag: str, batch: Batch, *, recorded: bool) -> bool:
         """Whether a series is judged; notes that it is there."""
-        known = (rank, tag) in self._series
-        if known or len(self._series) < MOST_SERIES:
+        is_known = (rank, tag) in self._series
+        if is_known or len(self._series) < MOST_SERIES:
             self._series[rank, tag] = recorded or self._series.get((rank, tag), False)
             return True
         if not self._is_full:

@@ -76,16 +76,16 @@ class Window:
         positions, numbers = self._positions, self._numbers
         width = self._span // _PARTS if self._counts_steps else self._span / _PARTS
         start, kept = positions[0], [0]
-        for place in range(1, len(self)):
-            if positions[place] - start > width:
-                kept.append(place)
-                start = positions[place]
-            elif numbers[place] >= numbers[kept[-1]]:
-                kept[-1] = place
+        for index in range(1, len(self)):
+            if positions[index] - start > width:
+                kept.append(index)
+                start = positions[index]
+            elif numbers[index] >= numbers[kept[-1]]:
+                kept[-1] = index
         kept = kept[-MOST // 2 :]
-        self._steps[:] = array("q", [self._steps[place] for place in kept])
-        self._times[:] = array("d", [self._times[place] for place in kept])
-        self._numbers[:] = array("d", [self._numbers[place] for place in kept])
+        self._steps[:] = array("q", [self._steps[index] for index in kept])
+        self._times[:] = array("d", [self._times[index] for index in kept])
+        self._numbers[:] = array("d", [self._numbers[index] for index in kept])
         self._find_peaks()
 
     def _find_peaks(self) -> None:
@@ -95,7 +95,7 @@ class Window:
         above = np.flatnonzero(numbers > np.append(later[1:], -np.inf)).tolist()
         positions = self._positions
         self._peaks.clear()
-        self._peaks.extend((positions[place], self._numbers[place]) for place in above)
+        self._peaks.extend((positions[index], self._numbers[index]) for index in above)
 
     @property
     def _positions(self) -> Sequence[float]:

@@ -84,12 +84,12 @@ class RecordsCommand(click.Command):
         if os.environ.get("NO_COLOR"):
             ctx.color = False
         debug = ctx.params.pop("debug")
-        shown = Printing(*(ctx.params.pop(name, False) for name in Printing._fields))
-        shown.apply(ctx)
+        printed = Printing(*(ctx.params.pop(name, False) for name in Printing._fields))
+        printed.apply(ctx)
         with contextlib.ExitStack() as stack:
             # Errors on the way out, such as those of an upload, are messages as well.
             stack.enter_context(_reporting_errors(debug=debug, exit_code=self._failure))
-            stack.enter_context(_warnings_shown(verbose=shown.verbose))
+            stack.enter_context(_warnings_shown(verbose=printed.verbose))
             upload = self._localise(ctx.params, stack)
             result = super().invoke(ctx)
             if upload is not None:
@@ -198,10 +198,10 @@ def awaited_runs(source: str, find: Find) -> list[Run]:
         exists = not is_url and os.path.exists(source)
         if exists and not os.path.isdir(source):
             raise
-        place = one_line(source if is_url else os.path.abspath(source))
-        no_records = f"There are no records in {place} yet"
-        known = no_records if is_url or exists else f"{place} does not exist yet"
-        hint(f"{known}: waiting for records.")
+        location = one_line(source if is_url else os.path.abspath(source))
+        no_records = f"There are no records in {location} yet"
+        state = no_records if is_url or exists else f"{location} does not exist yet"
+        hint(f"{state}: waiting for records.")
         return []
 
 

@@ -192,20 +192,20 @@ def fitted_table(
             cells = _shortened(cells, room)
         content = max((cell_len(cell.plain) for cell in cells), default=0)
         natural.append(max(content, cell_len(one_line(column.head))))
-        kept = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(cells, least)
-        kept = min(natural[-1], kept, natural[-1] if widths else max(room - _PADDING, 1))
-        if widths and kept + _PADDING > room:
+        size = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(cells, least)
+        size = min(natural[-1], size, natural[-1] if widths else max(room - _PADDING, 1))
+        if widths and size + _PADDING > room:
             break
         texts.append(cells)
-        widths.append(kept)
-        room -= kept + _PADDING
+        widths.append(size)
+        room -= size + _PADDING
     table = Table(box=None, header_style="bold")
-    for place, (column, width) in enumerate(zip(columns, widths, strict=False)):
-        more = max(0, min(room, natural[place] - width))
+    for index, (column, width) in enumerate(zip(columns, widths, strict=False)):
+        more = max(0, min(room, natural[index] - width))
         room -= more
         head, side = Text(middle_cut(column.head, width + more)), _SIDES[column.is_number]
         table.add_column(head, justify=side, overflow="fold")
-        texts[place] = [_with(cell, middle_cut(cell.plain, width + more)) for cell in texts[place]]
+        texts[index] = [_with(cell, middle_cut(cell.plain, width + more)) for cell in texts[index]]
     for row in zip(*texts, strict=True):
         table.add_row(*row)
     return table, [one_line(column.head) for column in columns[len(widths) :]]

@@ -60,19 +60,19 @@ def run_of(source: str) -> tuple[Run, Lineage]:
     return run, lineage_of(run, Report())
 
 
-def status_of(run: Run, known: Lineage) -> str:
+def status_of(run: Run, lineage: Lineage) -> str:
     """Returns the status of a run; `KILLED` if it is running, but its process does not exist."""
-    train = known.train if known.status == RunState.RUNNING else None
+    train = lineage.train if lineage.status == RunState.RUNNING else None
     if train is not None and writer_is_alive(run.path, train.run_state) is False:
         return "KILLED"
-    return RunState.Status.Name(known.status)
+    return RunState.Status.Name(lineage.status)
 
 
-def write_note(run: Run, known: Lineage, request: Request) -> Answers:
+def write_note(run: Run, lineage: Lineage, request: Request) -> Answers:
     """Writes a note to record files of its own; returns its step and text, by rank."""
     owner = _check_user(run)
     rank = min(run.ranks)
-    last = 0 if known.train is None else known.train.run_state.step
+    last = 0 if lineage.train is None else lineage.train.run_state.step
     event = LineageEvent(wall_time=request.time, step=request.note_step)
     if request.note_step is None:
         event.step = last
@@ -88,10 +88,10 @@ def write_note(run: Run, known: Lineage, request: Request) -> Answers:
     return {rank: (event.step, request.note)}
 
 
-def training_of(run: Run, known: Lineage) -> RunState:
+def training_of(run: Run, lineage: Lineage) -> RunState:
     """Returns the state of a training that can be asked for something."""
-    state = RunState() if known.train is None else known.train.run_state
-    status = status_of(run, known)
+    state = RunState() if lineage.train is None else lineage.train.run_state
+    status = status_of(run, lineage)
     if status == "KILLED":
         status = f"killed: its process {state.pid} does not exist"
     if status != "RUNNING":
@@ -130,8 +130,8 @@ def request_to(
     """
     at_step = None
     if state.rank_size > 1:
-        known = positions(run)
-        moving = {rank for rank, position in known.items() if position.rate > 0}
+        known_positions = positions(run)
+        moving = {rank for rank, position in known_positions.items() if position.rate > 0}
         missing = [rank for rank in range(state.rank_size) if rank not in moving]
         stops = "stop" in what.get("actions", ())
         if missing and stops:
@@ -142,10 +142,10 @@ def request_to(
                 "processes with SIGTERM"
             )
             raise NotYetError(three_part(f"to end {run.path} now", verbatim(received), expected))
-        if known:
+        if known_positions:
             end = time.time() + (STOP_MARGIN_SECS if stops else _MARGIN_SECS)
             # The next step is the first one that ends later; one more, as steps differ.
-            at_step = 2 + max(position.step_at(end) for position in known.values())
+            at_step = 2 + max(position.step_at(end) for position in known_positions.values())
         if missing:
             complain(
                 "it cannot be known where all ranks are (ranks without enough records: "

@@ -137,11 +137,11 @@ def keep_within(
         others = [path for path in open_record_files(directory, rank) if _stamp(path) not in own]
         most = total_bytes - 2 * segment_bytes(total_bytes)
         if others:  # each of them has its part of the budget
-            theirs = sum(f.nbytes for f in _of_rank(directory, rank) if f.name.stamp not in own)
-            total_bytes = max(total_bytes - theirs, total_bytes // (1 + len(others)))
+            foreign = sum(f.nbytes for f in _of_rank(directory, rank) if f.name.stamp not in own)
+            total_bytes = max(total_bytes - foreign, total_bytes // (1 + len(others)))
         full = segment_bytes(total_bytes)
         while True:
-            known = len(work.left)
+            before = len(work.left)
             files = [
                 file for file in _of_rank(directory, rank) if not others or file.name.stamp in own
             ]
@@ -156,7 +156,7 @@ def keep_within(
             for group in work.lineage_groups(files, writers):
                 if len(group) > _MOST_LINEAGE_FILES or _recorded(group) > full // 2:
                     work.join_lineage(group)
-            if len(work.left) == known:
+            if len(work.left) == before:
                 return work.done
 
 
@@ -321,13 +321,13 @@ class _RankWork:
         size = sum(file.nbytes for file in files)
         size -= sum(replacement.bytes_before - replacement.bytes_after for replacement in self.done)
         while True:
-            known = len(self.left)
+            before = len(self.left)
             sizes = [sum(segment.nbytes for segment in row) for row in rows]
             room = share - (size - sum(sizes))
             for row, nbytes in zip(rows, sizes, strict=True):
                 if sum(sizes) > room or len(row) > MOST_FILES:
                     self.join(row, room * nbytes // sum(sizes), 0, share)
-            if len(self.left) == known:
+            if len(self.left) == before:
                 return
             rows, _ = self.rows(_without(files, self.done))
 

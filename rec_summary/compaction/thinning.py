@@ -40,14 +40,14 @@ def extremes(buckets: Integers, values: Floats) -> Integers:
     """
     starts = np.flatnonzero(np.diff(buckets, prepend=buckets[:1] - 1))
     sizes = np.diff(starts, append=len(buckets))
-    kept = [starts, starts + sizes - 1]
+    chosen_places = [starts, starts + sizes - 1]
     finite = np.where(np.isfinite(values), values, np.nan)
     for choose in (np.fmin, np.fmax):
         best = np.repeat(choose.reduceat(finite, starts), sizes)
-        kept.append(_first_of(buckets, finite == best))
+        chosen_places.append(_first_of(buckets, finite == best))
     for special in (np.isnan(values), values == np.inf, values == -np.inf):
-        kept.append(_first_of(buckets, special))
-    chosen: Integers = np.unique(np.concatenate(kept))
+        chosen_places.append(_first_of(buckets, special))
+    chosen: Integers = np.unique(np.concatenate(chosen_places))
     return chosen
 
 
@@ -123,14 +123,14 @@ class Thinner:
 
     def _add_scalars(self, batch: Batch) -> None:
         columns = batch.scalars()
-        kept = [tag.startswith(KEPT_TAGS) for tag in columns.tags]
-        known = np.array([self._code(tag) for tag in columns.tags], np.int64)
+        is_kept = [tag.startswith(KEPT_TAGS) for tag in columns.tags]
+        codes_of_tags = np.array([self._code(tag) for tag in columns.tags], np.int64)
         serials = self._serial + np.searchsorted(batch.steps, columns.steps)
         # A bucket of its own for each value that stays in any case.
-        shift = np.where(np.array(kept, bool)[columns.codes], 0, self._widths.scalars)
+        shift = np.where(np.array(is_kept, bool)[columns.codes], 0, self._widths.scalars)
         self._points.append(
             (
-                known[columns.codes],
+                codes_of_tags[columns.codes],
                 columns.steps >> shift,
                 serials,
                 columns.steps,
@@ -193,12 +193,12 @@ class Thinner:
         order = np.argsort(codes, kind="stable")
         changes = np.diff(codes[order], prepend=-1) != 0
         changes |= np.diff(buckets[order], prepend=0) != 0
-        kept = np.sort(order[extremes(np.cumsum(changes), values[order].astype(np.float64))])
-        kept = kept[np.argsort(serials[kept], kind="stable")]
+        stay = np.sort(order[extremes(np.cumsum(changes), values[order].astype(np.float64))])
+        stay = stay[np.argsort(serials[stay], kind="stable")]
         serial, step, wall_time = -1, 0, 0.0
         others: list[bytes] = []
         heads, pack = self._heads, _FLOAT.pack
-        columns = (codes[kept], serials[kept], steps[kept], times[kept], values[kept])
+        columns = (codes[stay], serials[stay], steps[stay], times[stay], values[stay])
         for code, number, at, time, value in zip(*(c.tolist() for c in columns), strict=True):
             if number != serial:
                 if others:

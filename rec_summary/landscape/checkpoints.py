@@ -75,9 +75,9 @@ class Checkpoint:
         Raises:
             SourceError: It cannot be read.
         """
-        place = self._whole[name]
-        array = _read(self._files[place].array, name)
-        for file in reversed(self._files[:place]):
+        index = self._whole[name]
+        array = _read(self._files[index].array, name)
+        for file in reversed(self._files[:index]):
             rows, values = (_read(file.array, name + part) for part in (ROWS, VALUES))
             try:
                 array = restored(array, rows, values)
@@ -109,8 +109,8 @@ class Checkpoint:
             what = f"checkpoint {number} of the loss landscape"
             name = names.pop(number, None)
             if name is None:
-                there = ", ".join(map(str, sorted(names))) or "none"
-                raise SourceError(three_part(what, verbatim("none"), f"one of those kept: {there}"))
+                kept = ", ".join(map(str, sorted(names))) or "none"
+                raise SourceError(three_part(what, verbatim("none"), f"one of those kept: {kept}"))
             path = os.path.join(metadata.folder, name)
             try:
                 with os_errors_as(SourceError, what, path, "a readable file"):

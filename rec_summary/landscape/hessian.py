@@ -78,9 +78,9 @@ def hessian_plane(
     free = np.flatnonzero(_flat(moves, names))
 
     def spread(vector: Floats) -> Floats:
-        whole = np.zeros(start.size)
-        whole[free] = vector
-        return whole
+        full = np.zeros(start.size)
+        full[free] = vector
+        return full
 
     def gradient(point: Floats) -> Floats:
         for name, value in _split(point, origin, names).items():

@@ -113,9 +113,9 @@ def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
         TypeError: A value has the wrong type.
         ValueError: A key is unknown, or a value is invalid.
     """
-    known = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
+    keys = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
     for key in changes:
-        check_choice("a key of collect_landscape", key, known)
+        check_choice("a key of collect_landscape", key, keys)
     size = changes.get("landscape_size", metadata.landscape_size)
     samples = changes.get("num_samples", metadata.num_samples)
     create = changes.get("create_landscape", {})

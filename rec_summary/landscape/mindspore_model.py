@@ -59,11 +59,11 @@ class ModelMaker:
         callback = self.callback
         if isinstance(callback, str):
             callback = imported(callback)
-        made = callback()
-        if not isinstance(made, tuple) or len(made) != 4:
+        result = callback()
+        if not isinstance(result, tuple) or len(result) != 4:
             expected = "a tuple of model, network, data set and metrics, as for MindSpore"
-            raise ModelError(three_part("the result of the model's function", made, expected))
-        model, network, dataset, _ = made
+            raise ModelError(three_part("the result of the model's function", result, expected))
+        model, network, dataset, _ = result
         batches = replayed(self.replay) if self.replay else decoded(dataset)
         return MindSporeModel(model, network, batches, self.num_samples, train_mode=self.train_mode)
 
@@ -188,22 +188,22 @@ def sendable(callback: Callable[[], Any] | str) -> Callable[[], Any]:
     return function
 
 
-def imported(place: str) -> Callable[[], Any]:
+def imported(location: str) -> Callable[[], Any]:
     """Returns the function `module:function`; modules of the working directory are found too.
 
     Raises:
         ModelError: There is no such function.
     """
-    module, _, name = place.partition(":")
+    module, _, name = location.partition(":")
     if not module or not name:
-        raise ModelError(three_part("the model", place, "module:function"))
+        raise ModelError(three_part("the model", location, "module:function"))
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         expected = f"a function that can be imported ({error})"
-        raise ModelError(three_part("the model", place, expected)) from error
+        raise ModelError(three_part("the model", location, expected)) from error
     if not callable(function):
         raise ModelError(three_part("the model", function, "a function"))
     return function

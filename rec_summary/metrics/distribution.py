@@ -116,13 +116,13 @@ class Distribution(State):
 
     def _count_few(self, numbers: Counts, heavy: Counts | None) -> None:
         """Counts numbers between few edges: many times as fast as looking for their places."""
-        there = numbers == numbers  # NaN is not equal to itself
-        above = [there, *(numbers >= edge for edge in self.edges.tolist())]
+        present = numbers == numbers  # NaN is not equal to itself
+        above = [present, *(numbers >= edge for edge in self.edges.tolist())]
         # Sums of weights are exact in any order.
         sums = [np.count_nonzero(each) if heavy is None else heavy @ each for each in above]
         self.counts[:-1] -= np.diff([*sums, 0.0])
         self.counts[-1] += (numbers.size if heavy is None else heavy.sum()) - sums[0]
-        self.squares += _squares(heavy, there)
+        self.squares += _squares(heavy, present)
 
     def _places(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         """Returns the bins of categories."""
@@ -174,9 +174,9 @@ class Distribution(State):
         self.squares = np.array([self.counts[:-1].sum()])
 
 
-def _squares(heavy: Counts | None, there: npt.NDArray[np.bool_]) -> float:
+def _squares(heavy: Counts | None, present: npt.NDArray[np.bool_]) -> float:
     """Returns the sum of the squares of the weights of chosen values; each is 1 if None."""
-    return np.count_nonzero(there) if heavy is None else float((heavy * heavy)[there].sum())
+    return np.count_nonzero(present) if heavy is None else float((heavy * heavy)[present].sum())
 
 
 def categories_of(values: npt.NDArray[Any], buckets: int) -> Distribution:
@@ -271,8 +271,8 @@ def jensen_shannon(reference: npt.NDArray[Any], counts: npt.NDArray[Any]) -> flo
     middle = (p + q) / 2
     total = 0.0
     for side in (p, q):
-        there = side > 0
-        total += float((side[there] * np.log2(side[there] / middle[there])).sum())
+        positive = side > 0
+        total += float((side[positive] * np.log2(side[positive] / middle[positive])).sum())
     return min(max(total / 2, 0.0), 1.0)
 
 

@@ -61,8 +61,8 @@ def hash_strings(strings: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     letters = np.ascontiguousarray(encoded).reshape(-1).astype(f"S{width}").view(np.uint8)
     hashes = np.full(encoded.size, _FNV_START, np.uint64)
     for letter in letters.reshape(-1, width).T:
-        there = letter > 0  # the rest is padding
-        hashes[there] = (hashes[there] ^ letter[there]) * np.uint64(_FNV_PRIME)
+        used = letter > 0  # the rest is padding
+        hashes[used] = (hashes[used] ^ letter[used]) * np.uint64(_FNV_PRIME)
     return _finalise(hashes).view(np.int64).reshape(encoded.shape)
 
 

@@ -147,8 +147,8 @@ def _slice(name: str, state: Any, metrics_of: Callable[[Any], Mapping[str, float
 def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tuple[str, ...]]:
     """Returns a row for each slice, those with too few examples last."""
     slices = [row for row in slices if row.metrics.get("examples")]
-    there = set().union(*(row.metrics for row in slices))
-    judge = next((metric for metric in metrics if metric in there), None)
+    recorded = set().union(*(row.metrics for row in slices))
+    judge = next((metric for metric in metrics if metric in recorded), None)
     if judge is None:
         return []
 
@@ -156,7 +156,7 @@ def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tu
         return row.name == OTHER, not row.compared, judge not in row.metrics, -row.cost(judge)
 
     formats = {**dict.fromkeys(metrics, "{:.4f}"), **_COLUMNS}
-    used = [name for name in dict.fromkeys((*_COLUMNS, *metrics)) if name in there]
+    used = [name for name in dict.fromkeys((*_COLUMNS, *metrics)) if name in recorded]
     rows = [(column, *(name.replace("_", " ") for name in used))]
     for row in sorted(slices, key=place):
         own = row.metrics

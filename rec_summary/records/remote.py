@@ -64,8 +64,8 @@ class Url(str):
 
     def __new__(cls, base: str, below: str = "", listed: tuple[int, str] | None = None) -> Url:
         """Takes the URL of a directory or file, a path below it, and what a list says of it."""
-        shown = scrubbed(base)
-        self = super().__new__(cls, f"{shown.rstrip('/')}/{below}" if below else _trimmed(shown))
+        clean = scrubbed(base)
+        self = super().__new__(cls, f"{clean.rstrip('/')}/{below}" if below else _trimmed(clean))
         self.base, self.below, self.listed = base, below, listed
         self._has_keys = remember(base)
         return self
@@ -151,9 +151,9 @@ def to_place(source: str | os.PathLike[str]) -> str | Url:
         return source
     match = _URL.fullmatch(source)
     if match is None:
-        scheme, _, rest = source.partition(":/")
+        scheme, _, path = source.partition(":/")
         if scheme.lower() in STORES and not os.path.lexists(f"{scheme}:"):
-            received = Url(f"{scheme}://{rest}").replace("://", ":/", 1)
+            received = Url(f"{scheme}://{path}").replace("://", ":/", 1)
             raise NoSuchPlace(three_part(SOURCE, received, "a URL as a str, with `://`"))
         return source
     if match["scheme"].lower() not in _LOCAL:
@@ -197,8 +197,8 @@ def list_tree(url: Url, what: str = SOURCE) -> list[Entry]:
             logger.warning("rec_summary: %s: left out, not a name of a file: %r", url, name)
         elif isinstance(about.get("size"), int):
             size, version = about["size"], _version(about)
-            place = url.child(name, (size, version))
-            entries.append(Entry(place, size, _modified(about), version))
+            file_url = url.child(name, (size, version))
+            entries.append(Entry(file_url, size, _modified(about), version))
     return entries
 
 

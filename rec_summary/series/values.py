@@ -131,9 +131,9 @@ class Writers(Struct, dict=True):
         The compacted file is this writer's from now on.
         """
         same = [
-            (known.stamp != file.name.stamp, index)
+            (compaction.stamp != file.name.stamp, index)
             for name, index in self.homes.items()
-            if (known := parse_name(name)) is not None and file.name.covers(known)
+            if (compaction := parse_name(name)) is not None and file.name.covers(compaction)
         ]
         if not same:
             return None

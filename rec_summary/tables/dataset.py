@@ -261,8 +261,8 @@ class _Scalars(HeldScalars):
         """Takes what the buffer passes on."""
         for item in items:
             if isinstance(item, Restart):
-                known = item.step if self.restarted is None else self.restarted
-                self.restarted = min(item.step, known)
+                first = item.step if self.restarted is None else self.restarted
+                self.restarted = min(item.step, first)
             super().take([item])
 
     def _keep(self, number: int, part: Columns) -> None:
@@ -440,10 +440,10 @@ class _Staged:
         moves: Their names and their places.
     """
 
-    def __init__(self, dataset: Dataset, place: str, commit: int, report: Report) -> None:
+    def __init__(self, dataset: Dataset, folder: str, commit: int, report: Report) -> None:
         self.moves: list[tuple[str, str]] = []
         self._dataset = dataset
-        self._place = place
+        self._place = folder
         self._commit = commit
         self._report = report
 
@@ -466,50 +466,50 @@ class _Staged:
         # A day has ended when there is a later one; late values of it may come all the same.
         due = {*rows, *known} if superseding or fresh or newest not in known else {*rows}
         for day in sorted(due):
-            place = f"{partition}/{day}"
+            folder = f"{partition}/{day}"
             if fresh:
-                self._replace_day(place, rows.get(day, []))
+                self._replace_day(folder, rows.get(day, []))
             else:
-                self._add_day(place, rows.get(day, []), superseding, ended=day < newest)
+                self._add_day(folder, rows.get(day, []), superseding, ended=day < newest)
         for series in scalars:
             series.restarted, series.passed = None, series.buffer.step
             series.again.clear()
 
-    def _replace_day(self, place: str, new: list[Any]) -> None:
+    def _replace_day(self, folder: str, new: list[Any]) -> None:
         """Writes the only values of a day."""
-        used = self._stage_all(_paths(place, 0), new)
-        for part in self._dataset.names(place, _PART)[used:]:
-            self.moves.append(("", f"{place}/{part}"))
+        used = self._stage_all(_paths(folder, 0), new)
+        for part in self._dataset.names(folder, _PART)[used:]:
+            self.moves.append(("", f"{folder}/{part}"))
 
     def _add_day(
-        self, place: str, new: list[Any], superseding: list[_Scalars], *, ended: bool
+        self, folder: str, new: list[Any], superseding: list[_Scalars], *, ended: bool
     ) -> None:
         """Writes new values of a day, and what is left of the others."""
-        parts = self._dataset.names(place, _PART)
+        parts = self._dataset.names(folder, _PART)
         merges = ended or len(parts) >= _MOST_PARTS
-        paths = _paths(place, _number(parts[-1]) + 1 if parts else 0)
+        paths = _paths(folder, _number(parts[-1]) + 1 if parts else 0)
         group: dict[str, Any] = {}  # what becomes one part: more is never in memory
         changed = False
         for part in parts:
-            path = f"{place}/{part}"
+            path = f"{folder}/{part}"
             with self._dataset.part(path, self._place) as opened:
                 rows = opened.metadata.num_rows
                 concerned = [series for series in superseding if _may_hold(opened.metadata, series)]
                 is_small = merges and rows <= _MOST_ROWS // 2
                 if not concerned and not is_small:
                     continue
-                left = _in_force(
+                remaining = _in_force(
                     opened.read(list(_COLUMNS)).cast(arrow_schema(_COLUMNS)), concerned
                 )
             if not is_small:
-                if left.num_rows < rows:
-                    self._stage(path, left)
+                if remaining.num_rows < rows:
+                    self._stage(path, remaining)
                 continue
-            if sum(table.num_rows for table in group.values()) + left.num_rows > _MOST_ROWS:
+            if sum(table.num_rows for table in group.values()) + remaining.num_rows > _MOST_ROWS:
                 self._merge(group, paths, [])
                 group, changed = {}, False
-            group[path] = left
-            changed |= left.num_rows < rows
+            group[path] = remaining
+            changed |= remaining.num_rows < rows
         if changed or len(group) > 1 or new:
             self._merge(group, paths, new)
 
@@ -538,9 +538,9 @@ class _Staged:
         self.moves.append((staged, path))
 
 
-def _paths(place: str, number: int) -> Iterator[str]:
+def _paths(folder: str, number: int) -> Iterator[str]:
     """Yields the paths of parts of a day, from a number on."""
-    return (f"{place}/part-{part:05}.parquet" for part in itertools.count(number))
+    return (f"{folder}/part-{part:05}.parquet" for part in itertools.count(number))
 
 
 def _in_force(table: Any, superseding: list[_Scalars]) -> Any:
@@ -548,16 +548,16 @@ def _in_force(table: Any, superseding: list[_Scalars]) -> Any:
     arrow, _ = require_pyarrow()
     compute = required("pyarrow.compute", "the format parquet", "tables")
     for series in superseding:
-        gone = np.zeros(table.num_rows, np.bool_)
+        superseded = np.zeros(table.num_rows, np.bool_)
         steps = table.column("step").to_numpy()
         if series.restarted is not None:
-            gone |= steps >= series.restarted
+            superseded |= steps >= series.restarted
         if series.again:
             tags = arrow.array(sorted(series.again), arrow.string())
             comes_again = compute.is_in(table.column("tag"), tags).to_numpy()
-            gone |= (steps == series.passed) & comes_again
-        gone &= table.column("rank").to_numpy() == series.writer.rank
-        table = table.filter(~gone)
+            superseded |= (steps == series.passed) & comes_again
+        superseded &= table.column("rank").to_numpy() == series.writer.rank
+        table = table.filter(~superseded)
     return table
 
 

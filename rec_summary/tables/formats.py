@@ -168,8 +168,8 @@ def export_tables(
         require_pyarrow()
     chosen = chosen_runs(find_runs(source), runs)
     report = Report()
-    what, place = "the directory of the tables", printable(destination)
-    with os_errors_as(DestinationError, what, place, "one that can be written to"):
+    what, printed = "the directory of the tables", printable(destination)
+    with os_errors_as(DestinationError, what, printed, "one that can be written to"):
         os.makedirs(destination, exist_ok=True)
         with _Tables(destination, form) as tables:
             _write_values(chosen, selection, report, tables, reader, progress)
@@ -256,15 +256,15 @@ def _histogram_row(value: Value) -> Row:
 
 def _landscape_rows(value: Value) -> Iterator[Row]:
     landscape = from_landscape(value.recorded.value.loss_landscape)
-    place = place_row(value)
+    columns = place_row(value)
     for y, line in zip(landscape.y.tolist(), landscape.z.tolist(), strict=True):
         for x, z in zip(landscape.x.tolist(), line, strict=True):
-            yield {**place, "part": "surface", "x": x, "y": y, "z": z}
+            yield {**columns, "part": "surface", "x": x, "y": y, "z": z}
     for x, y, z in landscape.path.tolist():
-        yield {**place, "part": "path", "x": x, "y": y, "z": z}
+        yield {**columns, "part": "path", "x": x, "y": y, "z": z}
     if landscape.convergence is not None:
         x, y, z = landscape.convergence
-        yield {**place, "part": "convergence", "x": x, "y": y, "z": z}
+        yield {**columns, "part": "convergence", "x": x, "y": y, "z": z}
 
 
 class _Tables:

@@ -115,11 +115,11 @@ def load(
     _pandas()
     selection = Selection(ExportOptions(tags=tags, since=since, until=until, ranks=ranks))
     reader = chosen_engine(engine, jobs)
-    place = to_place(source)
-    chosen = chosen_runs(find_runs(place), runs)
+    location = to_place(source)
+    chosen = chosen_runs(find_runs(location), runs)
     check_ranks(chosen, ranks)
     check_tags(map(selection.narrowed, chosen), tags, scalars=False)
-    return Records(place, chosen, selection, reader)
+    return Records(location, chosen, selection, reader)
 
 
 class Records:
@@ -288,7 +288,7 @@ class Records:
     def landscapes(self) -> list[RecordedLandscape]:
         """Returns all loss landscapes."""
         pairs = self._found("loss_landscape", lambda value: from_landscape(value.loss_landscape))
-        return [RecordedLandscape(**place, landscape=landscape) for place, landscape in pairs]
+        return [RecordedLandscape(**columns, landscape=landscape) for columns, landscape in pairs]
 
     def evaluations(self) -> pd.DataFrame:
         """Returns the results of all evaluations, a row for each metric.
@@ -335,7 +335,7 @@ class Records:
 
     def _table(self, kind: str, names: tuple[str, ...], fields: Any) -> pd.DataFrame:
         pd = _pandas()
-        values = [(*place.values(), *parts) for place, parts in self._found(kind, fields)]
+        values = [(*columns.values(), *parts) for columns, parts in self._found(kind, fields)]
         table = pd.DataFrame(values, columns=["run", "rank", "tag", "step", "wall_time", *names])
         types = {"run": "category", "tag": "category", "step": "int64", "wall_time": "float64"}
         return table.astype(types)

@@ -375,8 +375,8 @@ def _grid(figure: Figure, count: int) -> list[Axes]:
     """Returns axes in rows; those of a row with fewer of them are wider."""
     rows = np.array_split(np.arange(count), math.ceil(count / math.ceil(math.sqrt(count))))
     width = math.lcm(*map(len, rows))
-    drawn = figure.subplot_mosaic([np.repeat(row, width // len(row)).tolist() for row in rows])
-    return [drawn[place] for place in range(count)]
+    axes = figure.subplot_mosaic([np.repeat(row, width // len(row)).tolist() for row in rows])
+    return [axes[index] for index in range(count)]
 
 
 def _legend_columns(labels: Sequence[str], options: PlotOptions) -> int:
@@ -388,8 +388,8 @@ def _draw(axis: Axes, curve: _Curve, colour: Any) -> Any:
     marker = "." if np.isfinite(curve.y).sum() == 1 else ""
     if curve.pale is not curve.y:
         axis.plot(curve.x, curve.pale, color=colour, alpha=0.25, linewidth=1, marker=marker)
-    [drawn] = axis.plot(curve.x, curve.y, color=colour, linewidth=1.5, marker=marker)
-    return drawn
+    [line] = axis.plot(curve.x, curve.y, color=colour, linewidth=1.5, marker=marker)
+    return line
 
 
 def _runs(count: int) -> str:
@@ -404,8 +404,8 @@ def _draw_group(axis: Axes, curves: Sequence[_Curve], colour: Any) -> Any:
     if len(places) == 1:  # a band without a width does not show
         marker = "."
         axis.vlines(places, least, greatest, color=colour, alpha=0.4)
-    [drawn] = axis.plot(places, mean, color=colour, linewidth=1.5, marker=marker)
-    return drawn
+    [line] = axis.plot(places, mean, color=colour, linewidth=1.5, marker=marker)
+    return line
 
 
 def _draw_band(axis: Axes, curves: Sequence[_Curve]) -> dict[str, Any]:
@@ -416,10 +416,10 @@ def _draw_band(axis: Axes, curves: Sequence[_Curve]) -> dict[str, Any]:
     """
     places, values = aligned([Curve(curve.x, curve.y) for curve in curves], _BAND_POINTS)
     # Where no run has a value, as between two runs on an axis of times, nothing is drawn.
-    some = np.isfinite(values).any(axis=0)
-    places, values = places[some], values[:, some]
+    finite = np.isfinite(values).any(axis=0)
+    places, values = places[finite], values[:, finite]
     least, low, median, high, greatest = np.nanquantile(values, (0, 0.25, 0.5, 0.75, 1), axis=0)
-    whole = axis.fill_between(places, least, greatest, color="C0", alpha=0.15, linewidth=0.5)
+    band = axis.fill_between(places, least, greatest, color="C0", alpha=0.15, linewidth=0.5)
     middle = axis.fill_between(places, low, high, color="C0", alpha=0.35, linewidth=0.5)
     best = _best(curves)
     if best is None:
@@ -430,7 +430,7 @@ def _draw_band(axis: Axes, curves: Sequence[_Curve]) -> dict[str, Any]:
         axis.plot(best.x, best.y, color="C1", linewidth=1.5, marker=marker, label=label)
     for text in axis.legend(fontsize="small").get_texts():
         text.set_parse_math(False)
-    return {"least to greatest run": whole, "middle half of the runs": middle}
+    return {"least to greatest run": band, "middle half of the runs": middle}
 
 
 def _best(curves: Sequence[_Curve]) -> _Curve | None:
@@ -454,9 +454,9 @@ def _x(line: Line, kind: str) -> Any:
 
 
 def _label(axis: Axes, tag: str, options: PlotOptions) -> None:
-    title, place = printable(tag), axis.get_subplotspec()
-    assert place is not None
-    width = options.width * 72 * len(place.colspan) / place.get_gridspec().ncols
+    title, subplot = printable(tag), axis.get_subplotspec()
+    assert subplot is not None
+    width = options.width * 72 * len(subplot.colspan) / subplot.get_gridspec().ncols
     size = min(_TITLE_POINTS, 0.9 * width / (_LETTER * max(len(title), 1)))
     axis.set_title(title, fontsize=size).set_parse_math(False)
     axis.set_xlabel(_X_LABELS.get(options.x, options.x))

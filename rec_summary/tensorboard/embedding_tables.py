@@ -71,8 +71,8 @@ def opened(path: str) -> Iterator[CheckpointFile | Checkpoint]:
                 return
         metadata = read_metadata(os.path.dirname(os.path.dirname(path)))
         numbers = {name: number for number, name in metadata.files.items()}
-        with contextlib.closing(Checkpoint(metadata, numbers[os.path.basename(path)])) as whole:
-            yield whole
+        with contextlib.closing(Checkpoint(metadata, numbers[os.path.basename(path)])) as point:
+            yield point
     except (OSError, MemoryError, KeyError) as error:
         why = getattr(error, "strerror", None) or reason(error)
         received = verbatim(f"{printable(path)}: {why}")

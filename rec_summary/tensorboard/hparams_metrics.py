@@ -78,11 +78,11 @@ def experiment(
     """
     context = Context(base_plugin.TBContext(data_provider=shown))
     # What TensorBoard makes itself of sessions and scalars; there is one experiment, called "".
-    made = context.experiment_from_metadata(RequestContext(), "", True, sessions, [])
-    metrics = chosen_metrics(made.metric_infos, recorded)
-    if len(metrics) == len(made.metric_infos):
+    result = context.experiment_from_metadata(RequestContext(), "", True, sessions, [])
+    metrics = chosen_metrics(result.metric_infos, recorded)
+    if len(metrics) == len(result.metric_infos):
         return None
-    hparams = sorted(made.hparam_infos, key=lambda info: info.name)
+    hparams = sorted(result.hparam_infos, key=lambda info: info.name)
     for info in hparams:
         # TensorBoard's order is that of a set.
         values = sorted(info.domain_discrete.values, key=lambda value: value.SerializeToString())

@@ -64,7 +64,7 @@ class Tags:
         """
         self._run = run
         self._report = report
-        self._shown = {(tag, plugin, kind): shown for tag, plugin, kind, shown in state}
+        self._shown = {(tag, plugin, kind): name for tag, plugin, kind, name in state}
         self._taken = set(self._shown.values())
         self._recorded = {tag for tag, _, _ in self._shown}
 
@@ -82,7 +82,7 @@ class Tags:
 
     def state(self) -> list[tuple[str, str, str, str]]:
         """Returns what a later export begins with."""
-        return [(*series, shown) for series, shown in self._shown.items()]
+        return [(*series, name) for series, name in self._shown.items()]
 
     def place(self, point: Point, kind: str) -> Any:
         """Returns the point's value with its tag, and with metadata if it is the series' first.
@@ -297,18 +297,18 @@ class RunOutput(abc.ABC):
         if not self._selection.plugin("graphs"):
             return
         serialized = graph.SerializeToString(deterministic=True)
-        known = self._graphs.setdefault(kind, [])
-        if zlib.crc32(serialized) in known:
+        checksums = self._graphs.setdefault(kind, [])
+        if zlib.crc32(serialized) in checksums:
             return
-        if len(known) >= MOST_GRAPHS:
+        if len(checksums) >= MOST_GRAPHS:
             self._report.note(
                 f"run {printable(self.name)}: of its graphs, the first {MOST_GRAPHS} are shown"
             )
             return
-        known.append(zlib.crc32(serialized))
+        checksums.append(zlib.crc32(serialized))
         tag = None
-        if kind != COMPUTATION or len(known) > 1:
-            tag = kind if len(known) == 1 else f"{kind}_{len(known)}"
+        if kind != COMPUTATION or len(checksums) > 1:
+            tag = kind if len(checksums) == 1 else f"{kind}_{len(checksums)}"
         with self._lock:
             self._pass_on(self._buffer.flush())
             self._write_graph(record, graph, kind, tag)
@@ -357,7 +357,7 @@ class RunOutput(abc.ABC):
         )
 
     def _write_record(self, record: Record) -> None:
-        shown: list[tuple[Recorded, Point]] = []
+        shown_points: list[tuple[Recorded, Point]] = []
         for recorded in record.values:
             try:
                 points = list(self._mapper(recorded.kind)(recorded.tag, recorded.value))
@@ -367,10 +367,10 @@ class RunOutput(abc.ABC):
                 what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {reason(error)}"
                 self._report.problem(record.path, record.offset, what)
                 continue
-            shown.extend((recorded, point) for point in points if self._wants(point.plugin))
+            shown_points.extend((recorded, point) for point in points if self._wants(point.plugin))
             self._report.exported[recorded.kind] += 1
-        if shown:
-            self._write_points(record, shown)
+        if shown_points:
+            self._write_points(record, shown_points)
 
     def _ready(self, record: Record, recorded: Recorded, points: list[Point]) -> list[Point]:
         """Returns the points of a recorded value, other than a scalar, that are written.
@@ -533,22 +533,22 @@ class RunOutputs(abc.ABC, Generic[Output]):
         return self._outputs[name]
 
     def _writer_name(self, rank: int, number: int = 1) -> str:
-        known, key = self.targets.names, f"rank {rank}"
+        names, key = self.targets.names, f"rank {rank}"
         if number > 1:
             wanted = f"{self._writer_name(rank)}/writer_{number}"
             return self._name(f"{key} writer {number}", wanted)
-        if not self.targets.several and not any(other.startswith("rank ") for other in known):
-            known[key] = self.run.name
+        if not self.targets.several and not any(other.startswith("rank ") for other in names):
+            names[key] = self.run.name
         return self._name(key, f"{self.run.name}/rank_{rank}")
 
     def _evaluation_name(self) -> str:
         return self._name("evaluation", f"{self.run.name}/{EVALUATION_RUN}")
 
     def _name(self, key: str, wanted: str) -> str:
-        known = self.targets.names
-        if key not in known:
-            known[key] = self._assigned.claim(wanted)
-        return known[key]
+        names = self.targets.names
+        if key not in names:
+            names[key] = self._assigned.claim(wanted)
+        return names[key]
 
 
 def is_parallel(run: Run) -> bool:

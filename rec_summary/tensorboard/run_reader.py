@@ -150,8 +150,8 @@ class RunReader(FileReader):
     def _merged(self) -> Iterator[tuple[int, int, MadeRecord]]:
         """Yields what merged states of metrics are now, by start and step."""
         for point in self._merging.points(self._run.files):
-            place = point.origin.wall_time, point.origin.path, point.origin.offset
-            yield point.start, point.step, MadeRecord.at(point.step, *place, point.values)
+            origin = point.origin.wall_time, point.origin.path, point.origin.offset
+            yield point.start, point.step, MadeRecord.at(point.step, *origin, point.values)
 
     def _in_common(self) -> Iterator[tuple[int, int, MadeRecord]]:
         """Yields what can be said of all ranks now and could not before, by start and step."""
@@ -160,8 +160,8 @@ class RunReader(FileReader):
         stated = [each.train.run_state.rank_size for each in self._lineages.values() if each.train]
         for point in self._ranks.points(max(len(self._run.ranks), *stated, 2)):
             values = [Summary.Value(tag=tag, scalar_value=v) for tag, v in point.values.items()]
-            place = point.wall_time, self._run.path, 0
-            yield point.start, point.step, MadeRecord.at(point.step, *place, values)
+            origin = point.wall_time, self._run.path, 0
+            yield point.start, point.step, MadeRecord.at(point.step, *origin, values)
 
     def _last_time(self, file: RecordFile) -> float:
         if file.name.kind is not Kind.LINEAGE:
@@ -253,6 +253,6 @@ class RunReader(FileReader):
                 if (number := numeric(value)) is not None
                 and not (own is not None and own.shows(f"{EVALUATION_RUN}/{name}"))
             ]
-            place = record.wall_time, record.path, record.offset
-            self._outputs.evaluation().take(MadeRecord.at(step, *place, values))
+            origin = record.wall_time, record.path, record.offset
+            self._outputs.evaluation().take(MadeRecord.at(step, *origin, values))
         self._report.exported[record.kind] += 1

@@ -137,18 +137,18 @@ def evaluated(named: str, network: Settings) -> str:
     Returns:
         `named`, a sibling of it, or a directory below it; `named` if there is no such training.
     """
-    matching, others = [], 0
+    matching, other_trainings = [], 0
     for path in _trainings(named):
         for training in _stored(path).values():
             if network and network.items() <= training.settings.items():
                 matching.append((training.time, path))
             else:
-                others += 1
+                other_trainings += 1
     path = max(matching)[1] if matching else named
     if path != named:
         text = "SummaryCollector: this network was trained in %s: the evaluation is recorded there"
         logger.warning(text, path)
-    elif others and not matching:
+    elif other_trainings and not matching:
         text = "SummaryCollector: no training of this network is recorded in %s, or beside it; "
         logger.warning(text + "the evaluation is recorded there", named)
     return path
@@ -177,9 +177,9 @@ def other_writer(directory: str, rank: int) -> str | None:
         return None
     if any(is_open_here(path) for path in paths):
         return f"another recorder of this process (pid {os.getpid()}, host {this_host()})"
-    known = _stored(directory).get(rank)
-    if known is not None and known.host:
-        return f"the process {known.pid} on the host {known.host}"
+    participant = _stored(directory).get(rank)
+    if participant is not None and participant.host:
+        return f"the process {participant.pid} on the host {participant.host}"
     return f"the process that writes {os.path.basename(paths[-1])}"
 
 
@@ -249,14 +249,14 @@ def _differences(directory: str, rank: int, who: Participant) -> Differences:
     data. A rank that has not recorded there is compared with rank 0, or joins it.
     """
     stored = _stored(directory)
-    known = stored.get(rank)
-    if known is None and rank:
-        known = stored.get(0)
-        if known is not None and _is_joinable(directory, 0, known, who):
+    participant = stored.get(rank)
+    if participant is None and rank:
+        participant = stored.get(0)
+        if participant is not None and _is_joinable(directory, 0, participant, who):
             return {}
     before = {} if stored else _recorded(directory)
-    if known is not None:
-        before = known.settings
+    if participant is not None:
+        before = participant.settings
     return {
         name: (before[name], value)
         for name, value in who.settings.items()
@@ -286,7 +286,7 @@ def _below(named: str, rank: int, who: Participant) -> str:
         for path in reversed(_directories_below(named)):
             stored = _stored(path)
             if rank not in stored and any(
-                _is_joinable(path, other, known, who) for other, known in stored.items()
+                _is_joinable(path, other, participant, who) for other, participant in stored.items()
             ):
                 return path
     first = path = os.path.join(named, time.strftime("%Y-%m-%d_%H-%M-%S"))
@@ -298,13 +298,13 @@ def _below(named: str, rank: int, who: Participant) -> str:
     return path
 
 
-def _is_joinable(directory: str, rank: int, known: Participant, who: Participant) -> bool:
+def _is_joinable(directory: str, rank: int, other: Participant, who: Participant) -> bool:
     """Whether a rank that has recorded in a directory trains together with `who`."""
-    if known.rank_size != who.rank_size or who.rank_size == 1:
+    if other.rank_size != who.rank_size or who.rank_size == 1:
         return False
-    alive = writer_is_alive(directory, RunState(rank=rank, host=known.host, pid=known.pid))
+    alive = writer_is_alive(directory, RunState(rank=rank, host=other.host, pid=other.pid))
     if alive is None:  # on another host
-        return time.time() - known.time < _JOIN_SECS
+        return time.time() - other.time < _JOIN_SECS
     return alive
 
 

@@ -83,11 +83,11 @@ def encode_counted(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.float6
         edges: Ascending edges, shape (bins + 1,).
         counts: The count of each bin, shape (bins,); rounded, because the format has integers.
     """
-    whole = np.rint(counts)
-    total = float(whole @ ((edges[1:] + edges[:-1]) / 2))
-    buckets = _encode_buckets(edges[:-1], np.diff(edges), whole.astype(np.int64))
+    rounded = np.rint(counts)
+    total = float(rounded @ ((edges[1:] + edges[:-1]) / 2))
+    buckets = _encode_buckets(edges[:-1], np.diff(edges), rounded.astype(np.int64))
     rest = _FIELDS(**dict.fromkeys(_REST, 0), max=edges[-1], min=edges[0], sum=total)
-    return buckets + rest + _FIELDS(count=int(whole.sum()))
+    return buckets + rest + _FIELDS(count=int(rounded.sum()))
 
 
 def _sum(flat: npt.NDArray[Any]) -> float:

@@ -28,8 +28,8 @@ def file_name(tag: str, step: int) -> str:
     end = f"_{step}.npy"
     if len(quoted) + len(end) > _MAX_NAME:
         room = _MAX_NAME - len(end) - _HASH_CHARS - 1
-        kept = re.sub(r"%.?$", "", quoted[:room])  # drops a quoted byte that was cut
-        quoted = f"{kept}={hashlib.sha256(raw).hexdigest()[:_HASH_CHARS]}"
+        beginning = re.sub(r"%.?$", "", quoted[:room])  # drops a quoted byte that was cut
+        quoted = f"{beginning}={hashlib.sha256(raw).hexdigest()[:_HASH_CHARS]}"
     return quoted + end
 
 

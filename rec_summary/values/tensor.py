@@ -75,9 +75,9 @@ def encode_tensor(array: npt.ArrayLike) -> bytes:
                 np.all(np.abs(rounded) <= 2**24) or array.dtype.kind == "f"
             )
         if not lossless:
-            whole = flat.astype(wide)
-            is_float = whole.dtype.kind == "f"
-            data[field] = whole.tobytes() if is_float else wire.packed_varints(whole)
+            cast = flat.astype(wide)
+            is_float = cast.dtype.kind == "f"
+            data[field] = cast.tobytes() if is_float else wire.packed_varints(cast)
     return _TENSOR(dims=array.shape, data_type=kind, **data)
 
 

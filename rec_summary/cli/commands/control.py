@@ -130,7 +130,7 @@ def control(
     """
     from rec_summary.cli.trainings import run_of
 
-    run, known = run_of(source)
+    run, recorded = run_of(source)
     actions = tuple(name for name in ("checkpoint", "flush", "stop", "reset") if chosen.pop(name))
     settings = {name: value for name, value in chosen.items() if value is not None}
     if "gradients" in settings:
@@ -138,11 +138,11 @@ def control(
     if not (settings or lineage or actions):
         if not show:
             raise click.UsageError("Nothing is asked for: give --show, or what is to be changed.")
-        _print_settings(run, known)
+        _print_settings(run, recorded)
         return
     if steps is not None and not settings:
         raise click.UsageError("--for needs a setting, such as --collect-freq.")
-    _ask(run, known, wait, settings=settings, lineage=lineage, actions=actions, steps=steps)
+    _ask(run, recorded, wait, settings=settings, lineage=lineage, actions=actions, steps=steps)
 
 
 NOTE_EXAMPLES: Final = """\b
@@ -177,20 +177,20 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
         moment = read_since(at, time.time())
         step = moment.step
         text = text if step is not None else f"{utc(moment.wall_time)}: {text}"
-    run, known = run_of(source)
-    if status_of(run, known) in ("RUNNING", "UNKNOWN"):
-        _ask(run, known, wait, note=text, note_step=step)
+    run, recorded = run_of(source)
+    if status_of(run, recorded) in ("RUNNING", "UNKNOWN"):
+        _ask(run, recorded, wait, note=text, note_step=step)
     else:
         request = new_request(None, note=text, note_step=step)
-        written = write_note(run, known, request)
+        written = write_note(run, recorded, request)
         _print_answers(request, written, written, wait)
 
 
-def _ask(run: Run, known: Lineage, wait: float, **what: Any) -> None:
+def _ask(run: Run, recorded: Lineage, wait: float, **what: Any) -> None:
     """Asks a running training for something, and prints what it answers."""
     from rec_summary.cli.trainings import STOP_MARGIN_SECS, answers_to, request_to, training_of
 
-    state = training_of(run, known)
+    state = training_of(run, recorded)
     request = request_to(run, state, _complain, **what)
     if wait and "stop" in request.actions and state.rank_size > 1:
         wait += STOP_MARGIN_SECS
@@ -227,20 +227,20 @@ def _print_answers(request: Request, answers: Answers, ranks: Collection[int], w
         raise click.ClickException(one_line(refused[0]))
 
 
-def _print_settings(run: Run, known: Lineage) -> None:
+def _print_settings(run: Run, recorded: Lineage) -> None:
     from rec_summary.series.text import utc, valid
 
-    settings = {} if known.train is None else dict(known.train.run_state.settings)
+    settings = {} if recorded.train is None else dict(recorded.train.run_state.settings)
     if printing().as_json:
-        print_json({"settings": settings, "notes": known.notes})
+        print_json({"settings": settings, "notes": recorded.notes})
         return
     click.secho(one_line(run.name), bold=True)
     for name, value in sorted(settings.items()):
         click.echo(f"  {name:<20} {one_line(valid(value))}")
     if not settings:
         click.echo("  This training takes no requests (control=False, or an earlier version).")
-    if known.notes:
-        click.echo(f"  {count_of(len(known.notes), 'note')}:")
-    for note in known.notes:
+    if recorded.notes:
+        click.echo(f"  {count_of(len(recorded.notes), 'note')}:")
+    for note in recorded.notes:
         by = f" ({note.author})" if note.author else ""
         click.echo(f"  {utc(note.wall_time)}, step {note.step:,}: {one_line(note.text + by)}")

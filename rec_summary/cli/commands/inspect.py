@@ -101,13 +101,13 @@ def _print_run(summary: RunSummary, *, every: bool) -> None:
         folded = textwrap.wrap(text, width - _INDENT, break_long_words=False)
         click.echo(f"  {what:<10} " + f"\n{'':{_INDENT}}".join(folded))
     if summary.tags:
-        shown = summary.tags if every else summary.tags[:_SHOWN]
-        columns = columns_of(_HEADS, map(_cells, shown), _HEADS[:2])
+        listed = summary.tags if every else summary.tags[:_SHOWN]
+        columns = columns_of(_HEADS, map(_cells, listed), _HEADS[:2])
         left_out = print_table([column for column in columns if any(column.cells)])
         if left_out:
             say(f"  not shown: {', '.join(left_out)} (--wide shows all)")
-        if len(shown) < len(summary.tags):
-            say(f"  and {len(summary.tags) - len(shown):,} more tags (--all shows them)")
+        if len(listed) < len(summary.tags):
+            say(f"  and {len(summary.tags) - len(listed):,} more tags (--all shows them)")
     print_problems(summary.problems, summary.problem_count)
     click.echo()
 

@@ -162,13 +162,13 @@ def _print_table(answer: _Answer) -> None:
         others = [name for name in answer.known if name not in (*metrics, LAST_RECORD, *DETAILS)]
         order = dict.fromkeys((*first, *others, *metrics, LAST_RECORD))
         names = [name for name in order if name in answer.known]
-        kept = {*answer.named, *metrics, "loss", "step", LAST_RECORD}
+        columns_kept = {*answer.named, *metrics, "loss", "step", LAST_RECORD}
         if len(rows) == 1:
-            kept |= {*first}
+            columns_kept |= {*first}
         hidden = {
             name: rows[0].get(name)
             for name in names
-            if rows and name not in kept and len({repr(row.get(name)) for row in rows}) == 1
+            if rows and name not in columns_kept and len({repr(row.get(name)) for row in rows}) == 1
         }
     short = short_names(answer.known)
     if hidden:

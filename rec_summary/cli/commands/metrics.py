@@ -96,11 +96,11 @@ def _write(path: str, text: bytes) -> None:
     from rec_summary.errors import DestinationError, os_errors_as
     from rec_summary.records.files import write_atomically
 
-    place = os.path.abspath(path)
+    location = os.path.abspath(path)
     expected = "a file in a directory that can be written to"
     with (
-        os_errors_as(DestinationError, "the file of metrics", place, expected),
-        write_atomically(place, _MODE) as file,
+        os_errors_as(DestinationError, "the file of metrics", location, expected),
+        write_atomically(location, _MODE) as file,
     ):
         file.write(text)
         os.fchmod(file.fileno(), _MODE)  # whatever the umask is

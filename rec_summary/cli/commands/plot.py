@@ -93,13 +93,13 @@ def plot(
         if group_by is not None:
             lines = in_groups(lines, grouped(parameters_of(chosen, report), group_by))
     lines = important(lines) if tags is None else sorted(lines, key=lambda line: line.tag)
-    drawn = draw(lines, output, look)
-    empty = sorted({line.tag for line in lines}.difference(drawn))
-    lines = [line for line in lines if line.tag in drawn]
+    plotted = draw(lines, output, look)
+    empty = sorted({line.tag for line in lines}.difference(plotted))
+    lines = [line for line in lines if line.tag in plotted]
     if printing().as_json:
         names = sorted({line.run for line in lines})
-        print_json({"output": output, "tags": drawn, "runs": names})
-    what = f"{count_of(len(lines), 'line')} in {count_of(len(drawn), 'panel')}"
+        print_json({"output": output, "tags": plotted, "runs": names})
+    what = f"{count_of(len(lines), 'line')} in {count_of(len(plotted), 'panel')}"
     say(f"{one_line(output)}: {what}")
     if empty:
         say(f"  without a value to draw: {', '.join(map(one_line, empty))}")

@@ -90,28 +90,28 @@ def tail(
     reading = Tail(source, runs=runs, tags=tags, since=since, ranks=ranks, patience=patience)
     # With --once, it is an error if there are no records; else they may come later.
     if once:
-        known = choose_runs(source, runs, reading.find)
-        check_ranks(known, ranks)
+        found_runs = choose_runs(source, runs, reading.find)
+        check_ranks(found_runs, ranks)
     else:
-        known = matching_runs(awaited_runs(source, reading.find), runs)
+        found_runs = matching_runs(awaited_runs(source, reading.find), runs)
     if once or since is not None:
         if since is None:
             reading.skip(_NEWEST_BYTES)
-        narrowed = [reading.selection.narrowed(run, newest=True) for run in known]
+        narrowed = [reading.selection.narrowed(run, newest=True) for run in found_runs]
         size = sum(run.nbytes - reading.skipped.get(run.path, 0) for run in narrowed)
         with progress_shown() as progress:
             for _ in reading.poll():
                 done = reading.report.bytes_read
                 progress(source, done, max(size, done))
         if once and not reading.series:
-            check_tags(map(reading.selection.narrowed, known), tags)
+            check_tags(map(reading.selection.narrowed, found_runs), tags)
         if reading.skipped:
             older = size_of(sum(reading.skipped.values()))
             read = f"Only the newest {size_of(size)} are read"
             hint(f"{read}; --since 0 also reads the older {older}.")
-    elif known:
+    elif found_runs:
         reading.skip()
-        count = count_of(len(known), "run")
+        count = count_of(len(found_runs), "run")
         hint(f"Waiting for new values of {count}; --since STEP shows recorded ones.")
     in_lines = printing().as_json or not sys.stdout.isatty()
     with contextlib.nullcontext() if once else stopping() as stop:
@@ -128,23 +128,23 @@ def _print_lines(
 ) -> None:
     """Prints the last value of each series, and then new ones until it is stopped."""
     for series in reading.ordered()[:limit]:
-        place = (series.run, series.rank, series.tag)
-        _print_value(*place, series.step, series.wall_time, series.last)
+        key = (series.run, series.rank, series.tag)
+        _print_value(*key, series.step, series.wall_time, series.last)
     sys.stdout.flush()
     while stop is not None and not stop.wait(interval):
         for run, rank, columns in reading.poll():
             first = reading.ordered()[:limit]
-            shown = {line.tag for line in first if (line.run, line.rank) == (run, rank)}
+            tags = {line.tag for line in first if (line.run, line.rank) == (run, rank)}
             for code, *value in zip(*(column.tolist() for column in columns[1:]), strict=True):
-                if columns.tags[code] in shown:
+                if columns.tags[code] in tags:
                     _print_value(run, rank, columns.tags[code], *value)
             sys.stdout.flush()
 
 
 def _print_value(run: str, rank: int, tag: str, step: int, wall_time: float, value: float) -> None:
     if printing().as_json:
-        place = {"run": run, "rank": rank, "tag": tag, "step": step}
-        print_json({**place, "wall_time": wall_time, "value": value}, indent=None)
+        origin = {"run": run, "rank": rank, "tag": tag, "step": step}
+        print_json({**origin, "wall_time": wall_time, "value": value}, indent=None)
         return
     click.echo(f"{_name(run, rank)}  {one_line(tag)}  step {step}  {value:.6g}")
 
@@ -179,27 +179,27 @@ def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableTy
     from rec_summary.series.text import utc
 
     ordered = reading.ordered()
-    shown = (ordered if height is None else _fitting(ordered, height - 2))[:limit]
+    fitting = (ordered if height is None else _fitting(ordered, height - 2))[:limit]
     notes = []
     if not ordered:
         notes.append("no scalars yet")
-    if len(shown) < len(ordered):
-        notes.append(f"and {len(ordered) - len(shown):,} more series")
-    for run in dict.fromkeys(series.run for series in shown):
+    if len(fitting) < len(ordered):
+        notes.append(f"and {len(ordered) - len(fitting):,} more series")
+    for run in dict.fromkeys(series.run for series in fitting):
         if not reading.shows_life(run):
             since = utc(reading.last[run])
             notes.append(f"{one_line(run)}: no sign of life since {since}")
-    columns = columns_of(_HEADS, _rows(reading, shown), ("run, tag", "trend"))
+    columns = columns_of(_HEADS, _rows(reading, fitting), ("run, tag", "trend"))
     return Group(fitted_table(columns, console().size.width, _LEAST_NAME)[0], *notes)
 
 
-def _rows(reading: Tail, shown: Sequence[ScalarSeries]) -> Iterator[list[str | Text]]:
+def _rows(reading: Tail, listed: Sequence[ScalarSeries]) -> Iterator[list[str | Text]]:
     """Yields a row for each run and rank, and below it one for each of its series."""
     from rich.text import Text
 
     width = _SPARK if console().size.width >= 110 else _SPARK // 2
     before, now = None, time.time()
-    for series in shown:
+    for series in listed:
         name = _name(series.run, series.rank)
         if name != before:
             status = reading.status.get(series.run, "UNKNOWN").lower()

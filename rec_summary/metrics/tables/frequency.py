@@ -229,25 +229,25 @@ class IdFrequency(State):
             ids, counts = count_min.most_frequent(self._counters, self.options.size, _BEAM)
             ids, counts = ids[:count], counts[:count]
             surely = np.maximum(counts - self._sampled * count_min.excess(self.options.width), 0.0)
-        known = self.seen - self.unknown - self.out_of_range
-        scale = known / max(self._sampled, 1)
+        looked_up = self.seen - self.unknown - self.out_of_range
+        scale = looked_up / max(self._sampled, 1)
         low, high = surely * scale, counts * scale
         if self.options.sample_one_in > 1:
-            low = known * _wilson(surely, self._sampled, -_Z)
-            high = known * _wilson(counts, self._sampled, _Z)
+            low = looked_up * _wilson(surely, self._sampled, -_Z)
+            high = looked_up * _wilson(counts, self._sampled, _Z)
         return TopIds(ids.astype(np.int64), counts * scale, low, high)
 
     def skew(self, count: int = 100) -> Skew:
         """Returns the skew of lookups, from the `count` most frequent ids."""
         top = self.top(count)
-        known = self.seen - self.unknown - self.out_of_range
-        if not top.ids.size or not known:
+        looked_up = self.seen - self.unknown - self.out_of_range
+        if not top.ids.size or not looked_up:
             return Skew(float("nan"), float("nan"))
-        share = min(float(top.counts.sum()) / known, 1.0)
-        drawn = top.counts * self._sampled / known
-        if self.options.sample_one_in > 1 and drawn.mean() < _LEAST_MEAN_COUNT:
+        share = min(float(top.counts.sum()) / looked_up, 1.0)
+        draws = top.counts * self._sampled / looked_up
+        if self.options.sample_one_in > 1 and draws.mean() < _LEAST_MEAN_COUNT:
             share = float("nan")
-        return Skew(share, _zipf_exponent(drawn))
+        return Skew(share, _zipf_exponent(draws))
 
     def copy(self) -> IdFrequency:
         """Returns an independent copy."""
@@ -327,8 +327,8 @@ class IdFrequency(State):
         """Counts ids, (n,), in the sketch."""
         unique, counts = np.unique(ids, return_counts=True)
         if self.options.unknown_id is not None:
-            known = unique != self.options.unknown_id
-            unique, counts = unique[known], counts[known]
+            is_known = unique != self.options.unknown_id
+            unique, counts = unique[is_known], counts[is_known]
         self._sampled += int(counts.sum())
         count_min.add(self._counters, unique, counts)
 

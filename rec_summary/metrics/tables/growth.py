@@ -77,10 +77,10 @@ class RowAges(State):
 
     def quantiles(self, shares: tuple[float, ...]) -> list[float]:
         """Returns quantiles of the age of the rows that were ever looked up; NaN without any."""
-        known = self.latest[self.latest > NEVER]
-        if not known.size:
+        latest = self.latest[self.latest > NEVER]
+        if not latest.size:
             return [math.nan] * len(shares)
-        return [float(age) for age in np.quantile(self.now - known, shares)]
+        return [float(age) for age in np.quantile(self.now - latest, shares)]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Returns the rows and the times."""

@@ -42,16 +42,16 @@ def classify(ids: npt.ArrayLike, size: int | None, unknown_id: int | None) -> Ta
     Raises:
         TypeError: The ids are anything else.
     """
-    given: npt.NDArray[Any] = np.asarray(ids)
-    if size is None and given.size and given.dtype.kind in "USO":
-        given = hash_strings(given)
-    if given.dtype.kind not in "iu":
-        if given.size:
-            raise TypeError(three_part("the dtype of the ids", given.dtype, "an integer dtype"))
-        given = given.astype(np.intp)
+    array: npt.NDArray[Any] = np.asarray(ids)
+    if size is None and array.size and array.dtype.kind in "USO":
+        array = hash_strings(array)
+    if array.dtype.kind not in "iu":
+        if array.size:
+            raise TypeError(three_part("the dtype of the ids", array.dtype, "an integer dtype"))
+        array = array.astype(np.intp)
     # numpy indexes with 64 bits. As unsigned numbers negative ids are too large, so that one
     # comparison is enough.
-    rows = given.astype(np.intp).ravel()
+    rows = array.astype(np.intp).ravel()
     unsigned = rows.view(np.uintp)
     count = rows.size
     unknown = 0 if unknown_id is None else int(np.count_nonzero(rows == unknown_id))

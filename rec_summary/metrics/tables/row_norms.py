@@ -231,10 +231,10 @@ class RowNorms(State):
         length = float(np.linalg.norm(old))
         change = float(np.linalg.norm(new - old)) / length if length else nan
         lengths = np.linalg.norm(old, axis=1) * np.linalg.norm(new, axis=1)
-        there = lengths > 0
-        if not there.any():
+        moved = lengths > 0
+        if not moved.any():
             return change, nan
-        cosines = (old[there] * new[there]).sum(axis=1) / lengths[there]
+        cosines = (old[moved] * new[moved]).sum(axis=1) / lengths[moved]
         return change, float(np.clip(cosines, -1.0, 1.0).mean())
 
 

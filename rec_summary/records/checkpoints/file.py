@@ -165,9 +165,9 @@ class CheckpointFile:
                 name = self._text(begin, stop)
             elif number == 2:
                 entry = self._tensor(begin, stop)
-        known = self._entries.get(name)
-        if known is not None and known.shape == entry.shape:
-            known.parts.extend(entry.parts)
+        entry_so_far = self._entries.get(name)
+        if entry_so_far is not None and entry_so_far.shape == entry.shape:
+            entry_so_far.parts.extend(entry.parts)
         else:
             self._entries[name] = entry
 

@@ -40,14 +40,14 @@ def in_force(files: Iterable[RecordFile]) -> list[RecordFile]:
     """Returns the files that no other file of the list replaces."""
     files = sorted(files, key=_stamp)
     gone: set[str] = set()
-    for made in files:
-        if made.name.last is None:
+    for compacted in files:
+        if compacted.name.last is None:
             continue
         # Usually none is left, and nothing has to be read.
-        first = bisect.bisect_left(files, made.name.stamp, key=_stamp)
-        last = bisect.bisect_right(files, made.name.end, key=_stamp)
-        covered = [file for file in files[first:last] if made.name.covers(file.name)]
-        compaction = compaction_of(made) if covered else None
+        first = bisect.bisect_left(files, compacted.name.stamp, key=_stamp)
+        last = bisect.bisect_right(files, compacted.name.end, key=_stamp)
+        covered = [file for file in files[first:last] if compacted.name.covers(file.name)]
+        compaction = compaction_of(compacted) if covered else None
         if compaction is not None:
             names = set(compaction.superseded)
             gone.update(file.path for file in covered if os.path.basename(file.path) in names)

@@ -62,8 +62,8 @@ def grouped(parameters: Mapping[str, Facts], by: str) -> dict[str, list[str]]:
     known = dict.fromkeys(name for facts in parameters.values() for name in facts)
     missing = [name for name in names if name not in known]
     if missing:
-        some = ", ".join([*known][:_NAMED]) or "none: there is no lineage"
-        expected = f"a hyper-parameter of the runs, or `group` where they have it; they have {some}"
+        keys = ", ".join([*known][:_NAMED]) or "none: there is no lineage"
+        expected = f"a hyper-parameter of the runs, or `group` where they have it; they have {keys}"
         raise ArgumentError(three_part("what runs are grouped by", missing[0], expected))
     chosen = {
         run: facts for run, facts in parameters.items() if any(name in facts for name in names)
@@ -114,8 +114,8 @@ def band(curves: Sequence[Curve], most: int | None = None) -> Band:
     places, values = aligned(curves, most)
     known = np.isfinite(values)
     runs = known.sum(axis=0)
-    some = runs > 0
-    places, values, known, runs = places[some], values[:, some], known[:, some], runs[some]
+    used = runs > 0
+    places, values, known, runs = places[used], values[:, used], known[:, used], runs[used]
     mean = np.where(known, values, 0).sum(axis=0) / runs
     squares = np.square(np.where(known, values - mean, 0)).sum(axis=0)
     std = np.sqrt(squares / np.where(runs > 1, runs - 1, np.nan))

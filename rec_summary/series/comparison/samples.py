@@ -50,9 +50,9 @@ class Totals:
             state.batch_size or train.hyper_parameters.batch_size or self._batch_size, 0
         )
         if state.HasField("step") and state.step > 0 and state.samples > 0:
-            place = bisect.bisect_left(self._steps, state.step)
-            self._steps[place:] = [state.step]
-            self._samples[place:] = [state.samples]
+            index = bisect.bisect_left(self._steps, state.step)
+            self._steps[index:] = [state.step]
+            self._samples[index:] = [state.samples]
 
     def at(self, steps: npt.ArrayLike) -> Integers:
         """Returns the examples that were seen when these steps had ended, of the same shape."""

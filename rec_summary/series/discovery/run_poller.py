@@ -312,8 +312,8 @@ class RunPoller:
         files, below = record_files(entries), directories_below(entries)
         for entry in entries:
             self._noticed(entry)
-        for gone in set(known.below).difference(below):
-            self._forget(gone)
+        for removed in set(known.below).difference(below):
+            self._forget(removed)
         if files:
             self._without.pop(path, None)
         else:

@@ -89,7 +89,7 @@ class Claims:
                 with contextlib.suppress(NotImplementedError):
                     lock.acquire()
                 self._lock = lock
-            taken = {name: place for place, theirs in self._others() for name in names & theirs}
+            taken = {name: place for place, claimed in self._others() for name in names & claimed}
             names -= taken.keys()
             self._names |= names
             file = os.open(os.path.basename(self.mark), _APPENDED, 0o600, dir_fd=self._fd)

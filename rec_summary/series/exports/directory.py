@@ -129,8 +129,8 @@ class ExportDirectory:
         Raises:
             DestinationError: It cannot be reached, or the block raised an OSError.
         """
-        place = os.path.join(self.path, run)
-        with unusable("the run directory", place), self._below(run) as fd:
+        path = os.path.join(self.path, run)
+        with unusable("the run directory", path), self._below(run) as fd:
             yield fd
 
     def has(self, run: str) -> bool:

@@ -41,8 +41,8 @@ def sequential(values: npt.ArrayLike) -> Pixels:
     Returns:
         An array with one axis more: red, green, blue.
     """
-    known, missing = _known(values, 0.0)
-    light = _DARKEST + (_LIGHTEST - _DARKEST) * known
+    scaled, missing = _known(values, 0.0)
+    light = _DARKEST + (_LIGHTEST - _DARKEST) * scaled
     angle = 2 * math.pi * (_START / 3 + _TURNS * light)
     away = _HUE * light * (1 - light) / 2
     turned = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
@@ -51,8 +51,8 @@ def sequential(values: npt.ArrayLike) -> Pixels:
 
 def diverging(values: npt.ArrayLike) -> Pixels:
     """Returns the colours of values from -1 (blue) over 0 (nearly white) to 1 (red)."""
-    known, missing = _known(values, -1.0)
-    channels = [np.interp(known, _STOPS, channel) for channel in _DIVERGING.T]
+    scaled, missing = _known(values, -1.0)
+    channels = [np.interp(scaled, _STOPS, channel) for channel in _DIVERGING.T]
     return _pixels(np.stack(channels, axis=-1), missing)
 
 

@@ -97,13 +97,13 @@ class _Builder:
         self._texts: dict[str, str] = {}  # constants: value by key, which may be large
 
     def build(self) -> Any:
-        given = [self._names.give(wanted) for wanted in self._wanted]
-        for node, name in zip(self._graph.node, given, strict=True):
+        names = [self._names.give(wanted) for wanted in self._wanted]
+        for node, name in zip(self._graph.node, names, strict=True):
             self._shown.setdefault(valid(node.name), name)
         for name, parameter in self._parameters.items():
             if name not in self._shown:
                 self._add_parameter(name, parameter)
-        for node, name in zip(self._graph.node, given, strict=True):
+        for node, name in zip(self._graph.node, names, strict=True):
             self._add_operator(node, name)
         for output in self._graph.outputs:
             self._add_output(output)
@@ -125,8 +125,8 @@ class _Builder:
 
     def _add_parameter(self, name: str, parameter: Any) -> None:
         wanted = self._homes.get(name, f"{_INPUTS_SCOPE}/{_leaf(name)}")
-        shown = self._shown[name] = self._names.give(wanted)
-        node = _add_node(self._result, shown, PARAMETER, {"parameter": name})
+        name_shown = self._shown[name] = self._names.give(wanted)
+        node = _add_node(self._result, name_shown, PARAMETER, {"parameter": name})
         _describe(node, parameter.type)
 
     def _add_operator(self, operator: Any, name: str) -> None:
@@ -162,9 +162,9 @@ class _Builder:
 
     def _source(self, key: str, scope: str) -> str | None:
         """Returns the name of the node that an input reads; adds the node of a constant."""
-        shown = self._shown.get(key)
-        if shown is not None:
-            return shown
+        name_shown = self._shown.get(key)
+        if name_shown is not None:
+            return name_shown
         value = self._constants.get(key)
         if value is None:
             return None
@@ -207,8 +207,8 @@ def _describe(node: Any, kind: TypeProto) -> None:
     for part in _flattened(kind):
         tensor = part.tensor_type
         # MindSpore leaves out the shape of a scalar, and all shapes in a tuple.
-        known = tensor.HasField("shape") or part is kind
-        shapes.append(tuple(max(dim.size, -1) for dim in tensor.shape.dim) if known else None)
+        has_shape = tensor.HasField("shape") or part is kind
+        shapes.append(tuple(max(dim.size, -1) for dim in tensor.shape.dim) if has_shape else None)
         dtypes.append(tensor.elem_type)
     if not dtypes:
         return

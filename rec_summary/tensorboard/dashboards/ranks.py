@@ -103,10 +103,10 @@ def _recent(history: History) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.flo
     """Returns the ranks that have recent values, and the mean of those of each."""
     columns = history.values.shape[1]
     part = slice(columns - max(columns // _RECENT, 1), columns)
-    values, there = history.values[:, part], ~history.missing[:, part]
-    has = there.any(1)
+    values, recorded = history.values[:, part], ~history.missing[:, part]
+    has = recorded.any(1)
     with np.errstate(all="ignore"):
-        means = np.where(there, values, 0.0).sum(1)[has] / there.sum(1)[has]
+        means = np.where(recorded, values, 0.0).sum(1)[has] / recorded.sum(1)[has]
     return history.ranks[has], means
 
 
@@ -162,21 +162,21 @@ def _framed(
         min(max(size * max(-(-least // size), 1), least), _SIDE)
         for size, least in ((columns, _WIDE), (rows, _HIGH))
     )
-    drawn = Image.new("RGB", (_LEFT + width + _RIGHT, _TOP + height + _BOTTOM), "white")
-    shown = Image.fromarray(pixels).resize((width, height), Image.Resampling.NEAREST)
-    drawn.paste(shown, (_LEFT, _TOP))
-    draw = ImageDraw.Draw(drawn)
+    canvas = Image.new("RGB", (_LEFT + width + _RIGHT, _TOP + height + _BOTTOM), "white")
+    resized = Image.fromarray(pixels).resize((width, height), Image.Resampling.NEAREST)
+    canvas.paste(resized, (_LEFT, _TOP))
+    draw = ImageDraw.Draw(canvas)
     draw.text((_LEFT, 5), title, fill="black")
     for row in range(0, rows, max(-(-rows // _TICKS), 1)):
-        place = (_LEFT - 6, _TOP + (row + 0.5) * height / rows)
-        draw.text(place, f"{history.ranks[row]}", fill="black", anchor="rm")
+        position = (_LEFT - 6, _TOP + (row + 0.5) * height / rows)
+        draw.text(position, f"{history.ranks[row]}", fill="black", anchor="rm")
     below, steps = _TOP + height + 6, history.steps
     draw.text((4, 5), "rank", fill="black")
     draw.text((_LEFT, below), f"step {steps[0]:,}", fill="black", anchor="la")
     draw.text((_LEFT + width, below), f"{steps[-1]:,}", fill="black", anchor="ra")
     bar = Image.fromarray(legend).resize((_BAR, height), Image.Resampling.NEAREST)
     right = _LEFT + width + 12
-    drawn.paste(bar, (right, _TOP))
-    for place, number in zip((_TOP + height, _TOP), bounds, strict=True):
-        draw.text((right + _BAR + 4, place), f"{number:.3g}", fill="black", anchor="lm")
-    return drawn
+    canvas.paste(bar, (right, _TOP))
+    for y, number in zip((_TOP + height, _TOP), bounds, strict=True):
+        draw.text((right + _BAR + 4, y), f"{number:.3g}", fill="black", anchor="lm")
+    return canvas

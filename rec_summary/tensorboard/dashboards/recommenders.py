@@ -110,8 +110,8 @@ def reliability_picture(columns: Any) -> Image.Image:
     predicted, observed, weights = columns
     most = max(float(predicted.max()), float(observed.max()), 1e-9)
     reach = _SIDE - 2 * _MARGIN
-    drawn = Image.new("RGB", (_SIDE, _SIDE), "white")
-    draw = ImageDraw.Draw(drawn)
+    canvas = Image.new("RGB", (_SIDE, _SIDE), "white")
+    draw = ImageDraw.Draw(canvas)
 
     def place(x: float, y: float) -> tuple[float, float]:
         return _MARGIN + x / most * reach, _SIDE - _MARGIN - y / most * reach
@@ -129,7 +129,7 @@ def reliability_picture(columns: Any) -> Image.Image:
     draw.text((_MARGIN, _MARGIN - 16), "observed over predicted click rate", fill="black")
     draw.text((_MARGIN - 8, _SIDE - _MARGIN + 8), "0", fill="black")
     draw.text((_SIDE - _MARGIN - 24, _SIDE - _MARGIN + 8), f"{most:.3g}", fill="black")
-    return drawn
+    return canvas
 
 
 def _rates(curve: Reliability) -> Iterator[tuple[str, object]]:
@@ -140,9 +140,9 @@ def _rates(curve: Reliability) -> Iterator[tuple[str, object]]:
 
 
 def _frequencies(rows: Any) -> Iterator[tuple[str, object]]:
-    for place, (number, count, low, high) in enumerate(rows, 1):
+    for rank, (number, count, low, high) in enumerate(rows, 1):
         bounds = "" if low == high else f" ({low:,.0f} to {high:,.0f})"
-        yield f"{place}. id {number}", f"{count:,.0f}{bounds}"
+        yield f"{rank}. id {number}", f"{count:,.0f}{bounds}"
 
 
 def _equal(*columns: Any) -> list[list[Any]]:

@@ -59,8 +59,8 @@ class TensorMapper(ValueMapper):
         if array.size == 1:
             yield scalar(tag, float(array.reshape(())))
             return
-        held = Summary.Value(tag=tag, histogram=histogram(array))
-        yield from self._histograms(tag, held)
+        message = Summary.Value(tag=tag, histogram=histogram(array))
+        yield from self._histograms(tag, message)
         name = anf_ir_pb2.DataType.Name(value.tensor.data_type).removeprefix("DT_").lower()
         yield text_point(f"{tag}/{STATISTICS}", table("", statistics(array, name)))
         if array.ndim == 2 and array.size:
@@ -95,8 +95,8 @@ def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:
     for name, mask in (("NaN", np.isnan(numbers)), ("infinite", np.isinf(numbers))):
         if mask.any():
             yield name, f"{np.count_nonzero(mask):,}"
-    shown = ", ".join(f"{number:.6g}" for number in numbers[:_SHOWN])
-    yield "first elements", shown + (", …" if array.size > _SHOWN else "")
+    elements = ", ".join(f"{number:.6g}" for number in numbers[:_SHOWN])
+    yield "first elements", elements + (", …" if array.size > _SHOWN else "")
 
 
 def heat_map(matrix: Array) -> Image.Image:

@@ -216,8 +216,8 @@ class EventFile:
         """
         with self._logdir.made(self._run) as directory:
             file = self._opened(directory)
-        place = os.path.join(self._logdir.path, self._run)
-        with unusable("the event file in", place), file:
+        path = os.path.join(self._logdir.path, self._run)
+        with unusable("the event file in", path), file:
             self._put(file)
             if settle and os.fstat(file.fileno()).st_size > self.position.size:
                 self._cut(file, self.position.size)

@@ -102,11 +102,11 @@ class ExperimentFile:
     def _outputs(self, run: str, directory: int) -> dict[str, tuple[bytes, list[str]]]:
         """Returns the TensorBoard runs of a recorded run, by name."""
         mark = mark_of(os.stat(CURSOR_NAME, dir_fd=directory, follow_symlinks=False))
-        known = self.known.get(run)
-        if known is None or known.mark != mark:
+        description = self.known.get(run)
+        if description is None or description.mark != mark:
             cursor = load_cursor(self._logdir, run)
-            known = self.known[run] = described(run, cursor, mark)
-        return known.outputs
+            description = self.known[run] = described(run, cursor, mark)
+        return description.outputs
 
     def _content(self, run: str) -> bytes:
         with self._logdir.opened(run) as directory:

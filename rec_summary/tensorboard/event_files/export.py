@@ -248,15 +248,15 @@ def _exported(
             RunExporter(run, trial)
     work = functools.partial(_export_one, logdir.path, logdir.claims.mark, options)
     units = list(zip(runs, names.apart(run.name for run in runs), strict=True))
-    for place, result, error in run_units(engine, work, units, sizes=sizes):
-        name = runs[place].name
+    for index, result, error in run_units(engine, work, units, sizes=sizes):
+        name = runs[index].name
         if error is not None:
             failed[name] = error
             continue
-        part, has_records, known = result
+        part, has_records, descriptions = result
         yield name, has_records
         report.add(part)
-        experiment.known.update(known)
+        experiment.known.update(descriptions)
         yield name, has_records
 
 

@@ -80,18 +80,18 @@ def export_projector(
     source, logdir = places_apart(source, logdir, LogDir.what)
     chosen = chosen_runs(find_runs(source), runs)
     lines = None if labels is None else _read_labels(os.fspath(labels))
-    place = None if checkpoint is None else _followed(checkpoint)
+    location = None if checkpoint is None else _followed(checkpoint)
     written: dict[str, tuple[str, ...]] = {}
-    seen: list[str] = []
+    names: list[str] = []
     with contextlib.ExitStack() as stack:
         destination = None  # nothing is made before something matches
         for run in chosen:
             config = ProjectorConfig()
             recorded = functools.partial(_last_tensors, run)
-            with tables_of(run, recorded, place) as tables:
+            with tables_of(run, recorded, location) as tables:
                 for name in tables.shapes:
                     if not wanted.search(name):
-                        seen.append(name)
+                        names.append(name)
                         continue
                     destination = destination or stack.enter_context(LogDir(logdir))
                     destination.claim([run.name])
@@ -102,7 +102,7 @@ def export_projector(
                     file.write((_HEADING + text_format.MessageToString(config)).encode())
                 written[run.name] = tuple(embedding.tensor_name for embedding in config.embeddings)
     if not written:
-        present = ", ".join(printable(name) for name in seen[:8]) or "no matrix at all"
+        present = ", ".join(printable(name) for name in names[:8]) or "no matrix at all"
         expected = f"a pattern that is found in the name of a matrix; there is: {present}"
         raise ArgumentError(three_part("the choice of embedding tables", pattern, expected))
     return written
@@ -110,8 +110,8 @@ def export_projector(
 
 def _followed(checkpoint: str | os.PathLike[str]) -> str:
     """Returns the place that a user means, who may give a link to it."""
-    place = to_place(checkpoint)
-    return place if isinstance(place, Url) else os.path.realpath(place)
+    location = to_place(checkpoint)
+    return location if isinstance(location, Url) else os.path.realpath(location)
 
 
 def _last_tensors(run: Run) -> dict[str, Any]:

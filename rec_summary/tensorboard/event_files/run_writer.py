@@ -253,15 +253,15 @@ class TensorBoardRun(RunOutput):
         return True
 
     def _ready(self, record: Record, recorded: Recorded, points: list[Point]) -> list[Point]:
-        made = []
+        points_made = []
         for point in points:
             try:
-                made.append(point.drawn())
+                points_made.append(point.drawn())
             except ImportError as error:
                 self._notes.add(str(error))
         if recorded.kind == "tensor" and self._has_tensor_files:
             self._write_tensor(record.step, recorded)
-        return made
+        return points_made
 
     def _write_tensor(self, step: int, recorded: Recorded) -> None:
         """Writes a tensor to its file; of several with one tag and step, the last one stays."""

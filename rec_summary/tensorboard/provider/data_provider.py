@@ -123,10 +123,10 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
     def list_runs(self, ctx: Any = None, *, experiment_id: str) -> list[Any]:
         """Returns the runs."""
         runs = [provider.Run(run.name, run.name, run.started) for run in self._index.served()]
-        known = {run.run_id for run in runs}
+        listed = {run.run_id for run in runs}
         if self.other is not None:
             others = self.other.list_runs(ctx, experiment_id=experiment_id)
-            runs.extend(run for run in others if run.run_id not in known)
+            runs.extend(run for run in others if run.run_id not in listed)
         return runs
 
     @_with_others

@@ -74,14 +74,14 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         )
 
     def _look(self) -> None:
-        self._has_tables = any(_shows(place) for place in self._places().values())
+        self._has_tables = any(_shows(record) for record in self._places().values())
 
     def _places(self) -> dict[str, ServedRuns]:
         """Returns the recorded runs by name."""
         return {loader.run.name: loader for loader in self._index.recorded()}
 
     def _runs(self, request: Request) -> Response:
-        names = [name for name, place in self._places().items() if _shows(place)]
+        names = [name for name, record in self._places().items() if _shows(record)]
         return _response(request, names, "application/json")
 
     def _answered(
@@ -131,8 +131,8 @@ def _shapes(runs: ServedRuns) -> tuple[str, dict[str, tuple[int, ...]]]:
     It needs two points, and two dimensions.
     """
     with _tables(runs) as tables:
-        drawn = {name: shape for name, shape in tables.shapes.items() if min(shape) > 1}
-        return os.path.basename(tables.checkpoint or "none"), drawn
+        matrices = {name: shape for name, shape in tables.shapes.items() if min(shape) > 1}
+        return os.path.basename(tables.checkpoint or "none"), matrices
 
 
 def _config_of(runs: ServedRuns, _: str) -> tuple[Any, str]:

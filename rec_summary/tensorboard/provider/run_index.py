@@ -101,8 +101,8 @@ class _Loader(RunReader):
 
     def begin_at(self, file: RecordFile, offset: int) -> None:
         """Leaves out the records of a file that end at an offset or before."""
-        place = FilePlace(boundary(file.path, offset))
-        self._state.files[os.path.basename(file.path)] = place
+        position = FilePlace(boundary(file.path, offset))
+        self._state.files[os.path.basename(file.path)] = position
 
     def is_of_several(self, run: Run) -> bool:
         """Whether several ranks write to the run, as far as it has been read."""
@@ -146,8 +146,8 @@ class _Loader(RunReader):
         super()._take_lineage(rank, record)
         if record.kind == _TRAIN:
             self._totals.setdefault(rank, Totals()).take(record.event.train_lineage)
-            known = [totals for _, totals in sorted(self._totals.items()) if totals.known]
-            self.outputs.totals = (known or [self.outputs.totals])[0]
+            with_totals = [totals for _, totals in sorted(self._totals.items()) if totals.known]
+            self.outputs.totals = (with_totals or [self.outputs.totals])[0]
 
     def _show_session(self, lineage: Lineage) -> None:
         session, began = self.outputs.session(), self._state.began

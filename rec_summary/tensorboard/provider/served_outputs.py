@@ -178,20 +178,20 @@ class ServedOutput(RunOutput):
 
     def _scalars(self, tag: str, kind: str) -> ScalarSeries:
         """Returns the series of the scalars that are made of values of a kind."""
-        shown, _ = self._tags.name(Point(tag, SCALARS, None), kind)
-        series = self._run.of(SCALARS.name).setdefault(shown, ScalarSeries())
+        shown_tag, _ = self._tags.name(Point(tag, SCALARS, None), kind)
+        series = self._run.of(SCALARS.name).setdefault(shown_tag, ScalarSeries())
         assert isinstance(series, ScalarSeries)
         return series
 
     def _write_graph(self, record: Record, graph: Any, kind: str, tag: str | None) -> None:
-        owner, shown = _RUN_GRAPH, graphs.RUN_GRAPH_NAME
+        owner, shown_tag = _RUN_GRAPH, graphs.RUN_GRAPH_NAME
         if tag is not None:
             owner = TAGGED_GRAPHS
-            shown, _ = self._tags.name(Point(tag, owner, None), kind)
+            shown_tag, _ = self._tags.name(Point(tag, owner, None), kind)
         self._run.begin(record.wall_time)
         make = functools.partial(_graph, self._store, *self._store.add(record), tag)
-        point = Point(shown, owner, make)
-        self._run.of(owner.name)[shown] = SingleSeries(0, record.wall_time, point)
+        point = Point(shown_tag, owner, make)
+        self._run.of(owner.name)[shown_tag] = SingleSeries(0, record.wall_time, point)
 
 
 def _graph(store: RecordStore, file: int, offset: int, tag: str | None) -> Any:

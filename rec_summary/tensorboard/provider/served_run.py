@@ -99,10 +99,10 @@ class ScalarSeries:
         index = points["index"] - points["index"][0]
         for per_bucket in range(_LEAST_PER_BUCKET, _PER_BUCKET + 1):
             buckets = index * (most // per_bucket) // (index[-1] + 1)
-            kept = m4(buckets, points["value"])
-            if len(kept) <= most:
+            sampled = m4(buckets, points["value"])
+            if len(sampled) <= most:
                 break
-        return points[kept]
+        return points[sampled]
 
     def _points(self) -> npt.NDArray[Any]:
         """Returns all points that are kept, with the field `index` as well."""

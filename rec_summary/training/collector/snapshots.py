@@ -237,9 +237,9 @@ def sample(parameter: Any, most: int | None, turn: int) -> tuple[Array, int | No
         view = np.asarray(parameter.asnumpy())  # of live weights, of any type
         part = (view if by_rows else view.reshape(-1))[first::every]
         return own_array(part, parameter.name), size
-    whole = parameter if by_rows else parameter.reshape(-1)
-    rows = Tensor(np.arange(first, whole.shape[0], every, dtype=np.int64))
-    return own_array(ops.gather(whole, rows, 0), parameter.name), size
+    source = parameter if by_rows else parameter.reshape(-1)
+    rows = Tensor(np.arange(first, source.shape[0], every, dtype=np.int64))
+    return own_array(ops.gather(source, rows, 0), parameter.name), size
 
 
 def metric_values(metrics: Mapping[str, Any]) -> list[SummaryValue]:

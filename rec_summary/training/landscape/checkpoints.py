@@ -265,7 +265,7 @@ def replacing(directory: str, name: str, hidden: str | None = None) -> Iterator[
             os.fsync(file.fileno())
         os.replace(temporary, os.path.join(directory, name))
     except BaseException:
-        for left in os.listdir(directory):  # MindSpore leaves a temporary file of its own
-            if left.startswith(prefix):
-                os.unlink(os.path.join(directory, left))
+        for entry in os.listdir(directory):  # MindSpore leaves a temporary file of its own
+            if entry.startswith(prefix):
+                os.unlink(os.path.join(directory, entry))
         raise

@@ -85,13 +85,13 @@ class ReplayBuffer:
         ordinals = self.seen + np.arange(count)
         if not self._reservoir:
             return np.where(ordinals < self._rows, ordinals, -1)
-        drawn = self._random.integers(0, ordinals + 1)
-        return np.where(ordinals < self._rows, ordinals, np.where(drawn < self._rows, drawn, -1))
+        draws = self._random.integers(0, ordinals + 1)
+        return np.where(ordinals < self._rows, ordinals, np.where(draws < self._rows, draws, -1))
 
     def _check_like(self, arrays: Columns) -> None:
         alike = len(arrays) == len(self._columns) and all(
-            array.shape[1:] == kept.shape[1:]
-            for array, kept in zip(arrays, self._columns, strict=True)
+            array.shape[1:] == column.shape[1:]
+            for array, column in zip(arrays, self._columns, strict=True)
         )
         if not alike:
             received = verbatim(", ".join(str(array.shape) for array in arrays))

@@ -195,8 +195,8 @@ def evaluation_lineage(
 def _epochs(view: StepView) -> int:
     """Returns the planned number of epochs; for an unbounded run, the epochs begun so far."""
     planned = view.get("epoch_num")
-    known = isinstance(planned, int) and 0 < planned < _INT32_MAX
-    return _clip(planned if known else view.epoch)
+    is_known = isinstance(planned, int) and 0 < planned < _INT32_MAX
+    return _clip(planned if is_known else view.epoch)
 
 
 def loss_function(view: StepView) -> Any:

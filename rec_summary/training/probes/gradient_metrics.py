@@ -179,8 +179,8 @@ class GradientReader:
             yield from self._not_finite(2 * bad)
         states = {tag.partition(":")[0] for tag in rows if tag.startswith(STATE)}
         for state in sorted(states):
-            some = [row for tag, row in rows.items() if tag.startswith(f"{state}:")]
-            yield f"{state.removeprefix(STATE)}_norm", _norm(np.concatenate(some))
+            matching = [row for tag, row in rows.items() if tag.startswith(f"{state}:")]
+            yield f"{state.removeprefix(STATE)}_norm", _norm(np.concatenate(matching))
         for tag, row in rows.items():
             if tag.startswith(THROUGH):
                 yield f"probe/{tag.removeprefix(THROUGH)}", float(row[0])
@@ -188,10 +188,10 @@ class GradientReader:
     def _row(self, rows: Mapping[str, Array], what: str) -> Array | None:
         """Returns a number for each parameter; None unless all optimizers have put theirs out."""
         parts = [rows.get(f"{what}:{key}") for key in self._probes]
-        there = [part for part in parts if part is not None]
-        if not there or len(there) < len(parts):
+        present = [part for part in parts if part is not None]
+        if not present or len(present) < len(parts):
             return None
-        return np.concatenate(there).astype(np.float64)
+        return np.concatenate(present).astype(np.float64)
 
     def _not_finite(self, counts: Array) -> Iterator[tuple[str, float]]:
         yield "not_finite_share", float(counts.sum() / self._sizes.sum())

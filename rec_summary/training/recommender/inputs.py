@@ -263,10 +263,10 @@ class Reader:
     def _operator(self, operators: Any, tag: str, remedy: str) -> Any:
         value = operators.get(Operator(TENSOR, tag))
         if value is None:
-            there = ", ".join([*self._columns, *sorted(tag for _, tag in operators)])
+            available = ", ".join([*self._columns, *sorted(tag for _, tag in operators)])
             expected = (
                 "a column of the data set, the name of a probe or the tag of a TensorSummary"
-                f" ({there or 'there are none'}){remedy}"
+                f" ({available or 'there are none'}){remedy}"
             )
             raise ValueError(three_part("a name", tag, expected))
         return value

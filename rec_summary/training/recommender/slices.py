@@ -138,8 +138,8 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
     if options.missing is not None and flat.dtype.kind in "iubf":
         missing |= flat == options.missing
     if seen is not None:
-        there = flat[~missing]
-        ids = hash_strings(there) if there.dtype.kind in "US" else there.astype(np.int64)
+        present = flat[~missing]
+        ids = hash_strings(present) if present.dtype.kind in "US" else present.astype(np.int64)
         codes = np.zeros(len(flat), np.int64)
         codes[~missing] = seen.add(ids) >= options.new
         keys: list[Any] = [0, 1]

@@ -257,9 +257,9 @@ class SummaryRecord:
     def _take_operators(self) -> None:
         for (kind, tag), value in self._mailbox.take().items():
             with self._troubles.attempt(f"{kind} operator {tag}"):
-                taken = operators.snapshot(kind, tag, value)
+                snapshot = operators.snapshot(kind, tag, value)
                 with self._swap:
-                    self._pool.put(kind, taken)
+                    self._pool.put(kind, snapshot)
 
     def _write_graph(self, networks: Sequence[Cell]) -> None:
         try:

@@ -56,7 +56,7 @@ class LandscapeMapper(ValueMapper):
 def facts(landscape: Landscape) -> dict[str, object]:
     """Returns names and values of what describes a landscape; None where it is not known."""
     z, unit = landscape.z, landscape.unit or "checkpoint"
-    known = np.isfinite(z)
+    finite = np.isfinite(z)
     entries: dict[str, object] = {
         "plane": landscape.decomposition or "not stated",
         "explained variance of the path": _all(f"{share:.1%}" for share in landscape.explained),
@@ -67,18 +67,18 @@ def facts(landscape: Landscape) -> dict[str, object]:
         f"{unit}s": ", ".join(map(str, landscape.intervals[:_LISTED])) or None,
         "steps per epoch": None,
         "grid": f"{z.shape[1]} × {z.shape[0]} points",
-        "points without a finite loss": None if known.all() else f"{int((~known).sum()):,}",
+        "points without a finite loss": None if finite.all() else f"{int((~finite).sum()):,}",
     }
     if landscape.moved:
         selection = landscape.selection or "all"
         entries["parameters that move"] = f"{landscape.moved:,} ({selection})"
     if 0 < landscape.step_per_epoch < _ENDLESS:
         entries["steps per epoch"] = landscape.step_per_epoch
-    if known.any():
-        row, column = np.unravel_index(int(np.where(known, z, np.inf).argmin()), z.shape)
+    if finite.any():
+        row, column = np.unravel_index(int(np.where(finite, z, np.inf).argmin()), z.shape)
         least = (landscape.x[column], landscape.y[row], z[row, column])
         entries["least loss"] = _placed(*least)
-        entries["greatest loss"] = f"{z[known].max():.6g}"
+        entries["greatest loss"] = f"{z[finite].max():.6g}"
     if len(landscape.path):
         entries["loss at the start of the path"] = f"{landscape.path[0, 2]:.6g}"
         entries["loss at the end of the path"] = f"{landscape.path[-1, 2]:.6g}"

@@ -164,14 +164,14 @@ def _choice(size: int, most: int = _MOST_PER_SIDE) -> npt.NDArray[np.intp]:
 
 def _surface(x: Floats, y: Floats, share: Floats) -> Mesh:
     rows, columns = share.shape
-    known = np.isfinite(share)
+    finite = np.isfinite(share)
     grid_x, grid_y = np.meshgrid(np.nan_to_num(x), np.nan_to_num(y))
-    height = np.where(known, share, 0.0) * _HEIGHT - _HEIGHT / 2
+    height = np.where(finite, share, 0.0) * _HEIGHT - _HEIGHT / 2
     vertices = np.stack([grid_x, height, grid_y], axis=-1).reshape(-1, 3)
     index = np.arange(rows * columns).reshape(rows, columns)
     corners = [index[:-1, :-1], index[:-1, 1:], index[1:, :-1], index[1:, 1:]]
-    whole = known[:-1, :-1] & known[:-1, 1:] & known[1:, :-1] & known[1:, 1:]
-    a, b, c, d = (corner[whole] for corner in corners)
+    complete = finite[:-1, :-1] & finite[:-1, 1:] & finite[1:, :-1] & finite[1:, 1:]
+    a, b, c, d = (corner[complete] for corner in corners)
     faces = np.concatenate([np.stack([a, c, b], axis=1), np.stack([b, c, d], axis=1)])
     return Mesh(vertices, faces.astype(np.int32), colours.sequential(share).reshape(-1, 3))
 

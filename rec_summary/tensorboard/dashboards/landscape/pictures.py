@@ -30,8 +30,8 @@ def contour_picture(landscape: Landscape) -> bytes:
     figure, axes = _figure(landscape)
     z, norm = _values(landscape)
     x, y = landscape.x, landscape.y
-    drawn = z.count() and min(z.shape) > 1 and float(z.max()) > float(z.min())
-    if drawn:
+    has_contours = z.count() and min(z.shape) > 1 and float(z.max()) > float(z.min())
+    if has_contours:
         levels = _levels(z, norm)
         filled = axes.contourf(x, y, z, levels=levels, cmap=_map(), norm=norm, extend="both")
         axes.contour(x, y, z, levels=levels[::3], colors="black", linewidths=0.4, alpha=0.5)
