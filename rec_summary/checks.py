@@ -79,7 +79,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
     return str(value)
 
 
-def check_each(name: str, values: Any, types: Any, expected: str) -> tuple[Any, ...]:
+def check_elements(name: str, values: Any, types: Any, expected: str) -> tuple[Any, ...]:
     """Returns a list or tuple as a tuple; raises TypeError if an element is not one of `types`."""
     for element in check_type(name, values, (list, tuple), expected):
         check_type(name, element, types, expected)

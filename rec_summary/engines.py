@@ -95,9 +95,9 @@ class PartialError(RecSummaryError):
 
 
 class Outcome(NamedTuple):
-    """What became of a unit: its place among all of them, and its result or why there is none."""
+    """The outcome of a unit: its number among the units, and its result or its error."""
 
-    place: int
+    number: int
     result: Any = None
     error: Exception | None = None
 
@@ -160,7 +160,7 @@ def run_units(
             yield outcome
         return
     with contextlib.ExitStack() as stack:
-        pool = _reached(engine, len(units), stack)
+        pool = _connected(engine, len(units), stack)
         blocks = _blocks(len(units), costs, pool.workers, in_order)
         cloudpickle = importlib.import_module("cloudpickle")  # late: it loads a lot
         sent = cloudpickle.dumps((work, ahead))
@@ -210,7 +210,7 @@ def need_shared(path: str, what: str, *, exists: Callable[[str], bool] = os.path
 
 @dataclass
 class _Run:
-    """Units on their way to workers and back; the attributes are as in `run_units`."""
+    """Units that workers do; the attributes are as in `run_units`."""
 
     _engine: Engine
     _pool: _Pool
@@ -220,7 +220,7 @@ class _Run:
     _tries: int
     _in_order: bool
     _kept: str
-    _flying: dict[Future[Any], list[int]] = field(default_factory=dict)
+    _pending: dict[Future[Any], list[int]] = field(default_factory=dict)
     _suspects: deque[int] = field(default_factory=deque)  # each is tried alone
     _losses: Counter[int] = field(default_factory=Counter)  # of units, as the next two
     _refusals: Counter[int] = field(default_factory=Counter)
@@ -231,112 +231,113 @@ class _Run:
 
     @property
     def _room(self) -> int:
-        """How many blocks may fly: one for each worker to do, and one to go on with."""
+        """How many blocks may be pending: one that each worker does, and one that waits for it."""
         return 2 * self._pool.workers
 
     def cancel(self) -> None:
-        for future in self._flying:
+        for future in self._pending:
             future.cancel()
 
     def outcomes(self) -> Iterator[Outcome]:
         early: dict[int, Outcome] = {}
-        while self._blocks or self._suspects or self._flying:
+        while self._blocks or self._suspects or self._pending:
             while self._may_send() and self._submit(self._blocks[0]):
                 self._blocks.popleft()
-            if not self._flying:
+            if not self._pending:
                 self._submit([self._suspects.popleft()])
-            for outcome in self._landed():
+            for outcome in self._completed():
                 if not self._in_order:
                     yield outcome
                     continue
-                early[outcome.place] = outcome
+                early[outcome.number] = outcome
                 while self._due in early:
                     yield early.pop(self._due)
                     self._due += 1
 
     def _may_send(self) -> bool:
-        """Whether there is room for a next block, and what is done of it is not held for long."""
-        if not self._blocks or len(self._flying) >= self._room:
+        """Whether there is room for the next block, and its outcomes are not held for long."""
+        if not self._blocks or len(self._pending) >= self._room:
             return False
         first = self._blocks[0]
         return not self._in_order or first[0] <= self._due + self._room * len(first)
 
     def _submit(self, block: list[int]) -> bool:
-        """Returns whether the block is on its way: a broken pool first loses what it has."""
+        """Sends a block; returns False if the pool is broken and its pending blocks come first."""
         payload = pickle.dumps((_run_block, self._work, [self._units[number] for number in block]))
         try:
             try:
                 future = self._pool.submit(_begin, _version(), payload)
             except concurrent.futures.BrokenExecutor:  # since the last outcome
-                if self._flying:
+                if self._pending:
                     return False
                 self._pool.renew()
                 future = self._pool.submit(_begin, _version(), payload)
         except Exception as error:
-            raise self._gone(error) from error
-        self._flying[future] = block
+            raise self._lost_error(error) from error
+        self._pending[future] = block
         return True
 
-    def _landed(self) -> Iterator[Outcome]:
-        """Waits, and yields the outcomes of units that need no further try."""
-        done = self._waited()
+    def _completed(self) -> Iterator[Outcome]:
+        """Waits for workers, and yields the outcomes of units that are not tried again."""
+        done = self._wait()
         lost = [future for future in done if _error_of(future) is not None]
         if any(isinstance(_error_of(future), concurrent.futures.BrokenExecutor) for future in lost):
-            done, _ = concurrent.futures.wait(self._flying)  # all have the same fate
+            done, _ = concurrent.futures.wait(self._pending)  # all have the same fate
             self._pool.renew()
         self._losses_in_a_row = self._losses_in_a_row + 1 if lost else 0
         for future in done:
-            block, error = self._flying.pop(future), _error_of(future)
+            block, error = self._pending.pop(future), _error_of(future)
             if error is not None:
-                yield from self._lost(block, error)
+                yield from self._retry_lost(block, error)
                 continue
             where, refusal, results = future.result()
             if refusal:
-                yield from self._refused(block, where, refusal)
+                yield from self._retry_refused(block, where, refusal)
                 continue
             self._losses_in_a_row = self._refusals_in_a_row = 0
             for index, (result, failure) in zip(block, results, strict=True):
                 self._failures[index] += failure is not None
                 if failure is not None and self._failures[index] < self._tries:
-                    self._again([index])
+                    self._requeue([index])
                 else:
                     yield Outcome(index, result, failure)
 
-    def _waited(self) -> set[Future[Any]]:
+    def _wait(self) -> set[Future[Any]]:
         since = time.monotonic()
         while True:
             first = concurrent.futures.FIRST_COMPLETED
-            done, _ = concurrent.futures.wait(self._flying, _POLL_SECS, first)
+            done, _ = concurrent.futures.wait(self._pending, _POLL_SECS, first)
             if done:
                 return done
             is_alive = self._pool.is_alive()
             if not is_alive and self._pool.renew():
-                return {future for future in self._flying if future.cancel() or future.done()}
+                return {future for future in self._pending if future.cancel() or future.done()}
             if is_alive:
                 since = time.monotonic()
             elif time.monotonic() - since > _RESTART * _limit():
-                raise self._gone(TimeoutError(f"no worker for {_RESTART * _limit():.0f} seconds"))
+                reason = f"no worker for {_RESTART * _limit():.0f} seconds"
+                raise self._lost_error(TimeoutError(reason))
 
-    def _again(self, block: list[int]) -> None:
+    def _requeue(self, block: list[int]) -> None:
         if self._in_order:
             bisect.insort(self._blocks, block)  # the unit that all others wait for is the first
         else:
             self._blocks.append(block)
 
-    def _lost(self, block: list[int], error: BaseException) -> Iterator[Outcome]:
+    def _retry_lost(self, block: list[int], error: BaseException) -> Iterator[Outcome]:
         if self._losses_in_a_row >= _MOST_LOSSES:
-            raise self._killed(error) from error
+            raise self._killed_error(error) from error
         if isinstance(error, concurrent.futures.CancelledError):
-            self._again(block)  # the engine has not begun it
+            self._requeue(block)  # the engine has not begun it
             return
         for index in block:
             self._losses[index] += 1
             if self._losses[index] < self._pool.tries:
                 self._suspects.append(index)
             else:
-                yield Outcome(index, None, self._killed(error))
+                yield Outcome(index, None, self._killed_error(error))
 
-    def _refused(self, block: list[int], where: str, refusal: str) -> Iterator[Outcome]:
+    def _retry_refused(self, block: list[int], where: str, refusal: str) -> Iterator[Outcome]:
         received = verbatim(f"{where}: {refusal}")
         expected = f"rec_summary {_version()} and the same modules as here, on each worker"
         error = WorkerError(three_part(f"a worker of {self._engine}", received, expected))
@@ -348,18 +349,18 @@ class _Run:
         for index in block:
             self._refusals[index] += 1
             if self._refusals[index] < _REFUSALS:
-                self._again([index])
+                self._requeue([index])
             else:
                 yield Outcome(index, None, error)
 
-    def _killed(self, error: BaseException) -> WorkerError:
+    def _killed_error(self, error: BaseException) -> WorkerError:
         received = "one that was killed, as the system does when memory runs out"
         if not isinstance(error, concurrent.futures.BrokenExecutor):
             received += f" ({type(error).__name__}: {_first_line(error)[:200]})"
         expected = f"processes that can finish: use fewer --jobs and run it again; {self._kept}"
         return WorkerError(three_part("a worker process", verbatim(received), expected))
 
-    def _gone(self, error: BaseException) -> EngineError:
+    def _lost_error(self, error: BaseException) -> EngineError:
         received = verbatim(f"{self._engine}: it has been lost: {_first_line(error)}")
         expected = f"{_KINDS[self._engine.name].remedy}; {self._kept}"
         return EngineError(three_part("the engine", received, expected))
@@ -495,7 +496,7 @@ class _Pool:
         return True
 
 
-def _reached(engine: Engine, units: int, stack: contextlib.ExitStack) -> _Pool:
+def _connected(engine: Engine, units: int, stack: contextlib.ExitStack) -> _Pool:
     """Returns the pool of an engine that is reached in time, and has done nothing once.
 
     Raises:
@@ -605,17 +606,17 @@ class _Dask(_Pool):
         self.workers = sum(client.nthreads(**chosen).values())
 
     def is_alive(self) -> bool:
-        workers = self._there()
+        workers = self._live_workers()
         return bool(workers) and not (self._chosen and self._chosen.isdisjoint(workers))
 
-    def _there(self) -> Any:
+    def _live_workers(self) -> Any:
         return self._client.nthreads() if self._client.status == "running" else {}
 
     def renew(self) -> bool:
         """Takes other workers for those that were chosen, which are gone."""
         before = self._pool
         with contextlib.suppress(WorkerError, OSError):  # others may come
-            if self._there():
+            if self._live_workers():
                 self._choose()
                 before.shutdown(wait=False)
         return before is not self._pool

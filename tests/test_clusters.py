@@ -167,10 +167,10 @@ def test_a_cluster_gives_what_this_process_gives(
 def test_units_of_a_cluster_fail_and_are_retried(tmp_path: Path, cluster: str) -> None:
     engine = parse_engine(cluster)
     work = functools.partial(units.fails_first, str(tmp_path), [2], "raise")
-    found = {each.place: each for each in run_units(engine, work, range(6))}
+    found = {each.number: each for each in run_units(engine, work, range(6))}
     assert {place: each.result for place, each in found.items()} == {n: n for n in range(6)}
     work = functools.partial(units.fails_always, {1: "raise", 4: "odd"})
-    found = {each.place: each for each in run_units(engine, work, range(6), in_order=True)}
+    found = {each.number: each for each in run_units(engine, work, range(6), in_order=True)}
     assert [place for place, each in found.items() if each.error is not None] == [1, 4]
     assert str(found[1].error) == "unit 1"
 
@@ -264,9 +264,9 @@ def test_a_command_reaches_a_cluster_by_its_address(records: Path, cluster: str)
 def test_killed_workers_change_nothing(tmp_path: Path, cluster: str) -> None:
     work = functools.partial(units.fails_first, str(tmp_path), [2, 5], "die")
     outcomes = list(run_units(parse_engine(cluster), work, range(12)))
-    assert {each.place: each.result for each in outcomes} == {n: n for n in range(12)}
+    assert {each.number: each.result for each in outcomes} == {n: n for n in range(12)}
     work = functools.partial(units.fails_always, {4: "die"})
-    found = {each.place: each for each in run_units(parse_engine(cluster), work, range(8))}
+    found = {each.number: each for each in run_units(parse_engine(cluster), work, range(8))}
     assert {place: each.result for place, each in found.items()} == {
         **{n: n for n in range(8)},
         4: None,
@@ -295,4 +295,4 @@ def test_the_only_worker_of_this_version_is_killed_and_replaced(
     with distributed.LocalCluster(**room) as cluster:
         engine = parse_engine(cluster.scheduler_address.replace("tcp://", "dask://"))
         outcomes = list(run_units(engine, work, range(6)))
-    assert {each.place: each.result for each in outcomes} == {n: n for n in range(6)}
+    assert {each.number: each.result for each in outcomes} == {n: n for n in range(6)}

@@ -91,11 +91,11 @@ def test_numbers_of_jobs_that_are_none(jobs: Any) -> None:
 @pytest.mark.parametrize("in_order", [False, True])
 def test_every_unit_is_done_once(jobs: int, in_order: bool) -> None:
     outcomes = list(run_units(Engine(jobs=jobs), units.square, range(100), in_order=in_order))
-    assert {each.place: each.result for each in outcomes} == {n: n * n for n in range(100)}
+    assert {each.number: each.result for each in outcomes} == {n: n * n for n in range(100)}
     assert len(outcomes) == 100
     assert all(each.error is None for each in outcomes)
     if in_order or jobs == 1:
-        assert [each.place for each in outcomes] == list(range(100))
+        assert [each.number for each in outcomes] == list(range(100))
 
 
 def test_little_work_starts_no_process() -> None:
@@ -115,27 +115,27 @@ def test_little_work_starts_no_process() -> None:
 def test_units_that_are_sent_together_are_prepared_together() -> None:
     sizes = [1 << 24] * 32
     found = list(run_units(_TWO, units.same, range(32), sizes=sizes, ahead=units.counted))
-    assert {each.place: each.result for each in found} == {n: (n, 2) for n in range(32)}
+    assert {each.number: each.result for each in found} == {n: (n, 2) for n in range(32)}
 
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_a_unit_that_fails_is_tried_again(tmp_path: Path, in_order: bool) -> None:
     work = functools.partial(units.fails_first, str(tmp_path), [3], "raise")
     outcomes = list(run_units(_TWO, work, range(6), in_order=in_order))
-    assert {each.place: each.result for each in outcomes} == {n: n for n in range(6)}
+    assert {each.number: each.result for each in outcomes} == {n: n for n in range(6)}
 
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_a_unit_whose_worker_is_killed_is_done_again(tmp_path: Path, in_order: bool) -> None:
     work = functools.partial(units.fails_first, str(tmp_path), [2, 5], "die")
     outcomes = list(run_units(_TWO, work, range(12), sizes=[1 << 24] * 12, in_order=in_order))
-    assert {each.place: each.result for each in outcomes} == {n: n for n in range(12)}
+    assert {each.number: each.result for each in outcomes} == {n: n for n in range(12)}
     assert len(outcomes) == 12
 
 
 def test_the_rest_is_done_when_units_fail_each_time() -> None:
     work = functools.partial(units.fails_always, {1: "raise", 4: "die", 6: "odd"})
-    found = {each.place: each for each in run_units(_TWO, work, range(8))}
+    found = {each.number: each for each in run_units(_TWO, work, range(8))}
     assert {place: each.result for place, each in found.items()} == {
         **{n: n for n in range(8)},
         **dict.fromkeys((1, 4, 6)),
@@ -149,7 +149,7 @@ def test_the_rest_is_done_when_units_fail_each_time() -> None:
 def test_blocks_of_units_that_all_fail_are_reported_in_order() -> None:
     work = functools.partial(units.fails_always, dict.fromkeys(range(40), "raise"))
     outcomes = list(run_units(_TWO, work, range(40), sizes=[1 << 20] * 40, in_order=True))
-    assert [(each.place, str(each.error)) for each in outcomes] == [
+    assert [(each.number, str(each.error)) for each in outcomes] == [
         (n, f"unit {n}") for n in range(40)
     ]
 
@@ -169,7 +169,7 @@ def test_a_worker_is_killed_while_an_outcome_is_held(monkeypatch: pytest.MonkeyP
     broken = pools[0]
     eventually(lambda: broken._flags.broken)
     found += outcomes
-    assert sorted(each.place for each in found) == list(range(12))
+    assert sorted(each.number for each in found) == list(range(12))
     assert not any(each.error for each in found)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.alerts.states import News, Transition
+from rec_summary.alerts.states import NewData, Transition
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import Columns, by_tag
 from rec_summary.series.options import Selection
@@ -85,7 +85,7 @@ class LastValues:
         self.polled = 0.0
         self._selection = selection
 
-    def take(self, name: str, run: Run, news: News) -> None:
+    def take(self, name: str, run: Run, news: NewData) -> None:
         """Adds what records say.
 
         Args:

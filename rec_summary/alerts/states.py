@@ -36,7 +36,7 @@ _PERCENT: Final = 0.01
 Flags = npt.NDArray[np.bool_]
 
 
-class News(NamedTuple):
+class NewData(NamedTuple):
     """What some records of a rank say.
 
     Attributes:
@@ -290,7 +290,7 @@ class Engine:
         return [rule for rule in self._rules if rule not in self._matched]
 
     def take(
-        self, name: str, news: News, now: float, *, old: bool = False, past: bool = True
+        self, name: str, news: NewData, now: float, *, old: bool = False, past: bool = True
     ) -> list[Transition]:
         """Takes what records say.
 

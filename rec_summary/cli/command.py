@@ -22,12 +22,12 @@ import click
 from rec_summary.cli.output import (
     SHOWN,
     Printing,
-    called,
     complain,
     hint,
     one_line,
     progress_shown,
-    stand_for,
+    show_as_url,
+    with_urls,
 )
 from rec_summary.errors import RecSummaryError, three_part
 from rec_summary.scrubbing import scrubbed
@@ -103,10 +103,10 @@ class RecordsCommand(click.Command):
         places = {name: place for name in names if (place := params.get(name)) is not None}
         if not any(":/" in place for place in places.values()):
             return None
-        from rec_summary.records.remote import SOURCE, Upload, Url, fetch_tree, to_place
+        from rec_summary.records.remote import SOURCE, Upload, Url, fetch_tree, path_or_url
 
         for name, place in places.items():
-            params[name] = place = to_place(place)
+            params[name] = place = path_or_url(place)
             if isinstance(place, Url) and name in _READ:
                 place.connect(SOURCE)
         source = params["source"]
@@ -148,7 +148,7 @@ def choose_runs(source: str, pattern: str | None, find: Find | None = None) -> l
         find: How the reader of the source finds them; `find_runs` by default.
 
     Raises:
-        NoSuchPlace: There are no records.
+        NotFoundError: There are no records.
         SourceError: The source cannot be read.
         ArgumentError: No run matches.
     """
@@ -162,7 +162,7 @@ def one_run(source: str) -> Run:
     """Returns the only run of a source.
 
     Raises:
-        NoSuchPlace: There are no records.
+        NotFoundError: There are no records.
         SourceError: The source cannot be read.
         ArgumentError: There are several runs.
     """
@@ -186,14 +186,14 @@ def awaited_runs(source: str, find: Find) -> list[Run]:
         find: As in `choose_runs`.
 
     Raises:
-        NoSuchPlace: The source is a file, not a directory.
+        NotFoundError: The source is a file, not a directory.
         SourceError: The source cannot be read.
     """
-    from rec_summary.records.remote import NoSuchPlace, Url
+    from rec_summary.records.remote import NotFoundError, Url
 
     try:
         return find()
-    except NoSuchPlace:
+    except NotFoundError:
         is_url = isinstance(source, Url)
         exists = not is_url and os.path.exists(source)
         if exists and not os.path.isdir(source):
@@ -284,13 +284,13 @@ def _reporting_errors(*, debug: bool, exit_code: int) -> Iterator[None]:
 
 
 def _message(error: Exception) -> click.ClickException:
-    from rec_summary.records.remote import NoSuchPlace
+    from rec_summary.records.remote import NotFoundError
     from rec_summary.series.options import ArgumentError
 
-    if isinstance(error, ArgumentError | NoSuchPlace):
-        return click.UsageError(called(str(error)))
+    if isinstance(error, ArgumentError | NotFoundError):
+        return click.UsageError(with_urls(str(error)))
     if isinstance(error, RecSummaryError | ImportError):  # a package that is not installed
-        return click.ClickException(called(str(error)))
+        return click.ClickException(with_urls(str(error)))
     what = f"{type(error).__name__}: {error}"
     return click.ClickException(f"{what} (this is a bug; --debug shows where)")
 
@@ -301,7 +301,7 @@ def _temporary(url: Url, stack: contextlib.ExitStack) -> str:
         stack.enter_context(tempfile.TemporaryDirectory(prefix="rec_summary-")), url.name
     )
     os.mkdir(path)
-    stand_for(path, url)
+    show_as_url(path, url)
     return path
 
 

@@ -82,18 +82,18 @@ def one_line(text: str) -> str:
     """Returns text for one line of a terminal, with URLs in place of temporary directories."""
     from rec_summary.series.text import printable
 
-    return printable(called(text))
+    return printable(with_urls(text))
 
 
-def called(text: str) -> str:
+def with_urls(text: str) -> str:
     """Returns text with URLs in place of the temporary directories that stand for them."""
     for path, url in _urls.items():
         text = text.replace(path, url)
     return text
 
 
-def stand_for(path: str, url: str) -> None:
-    """Makes `called` show a URL in the place of a temporary directory."""
+def show_as_url(path: str, url: str) -> None:
+    """Makes `with_urls` show a URL in the place of a temporary directory."""
     _urls[path] = url
 
 
@@ -268,7 +268,7 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
     """
     from rec_summary.tables.formats import json_value
 
-    click.echo(called(json.dumps(json_value(value), indent=indent, allow_nan=False)))
+    click.echo(with_urls(json.dumps(json_value(value), indent=indent, allow_nan=False)))
 
 
 def print_first(lines: Sequence[str], more: str) -> None:

@@ -202,7 +202,7 @@ def answers_to(run: Run, state: RunState, request: Request, wait: float) -> Answ
     return answers
 
 
-class Teller:
+class AlertRequests:
     """Asks running trainings to record alerts, and to end.
 
     A training of several ranks can be asked to end when it is known where all of them are. Until

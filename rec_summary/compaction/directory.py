@@ -30,7 +30,7 @@ from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.liveness import is_held, open_record_files
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import RecordFile, Run, find_runs, list_files, relative_path
-from rec_summary.records.remote import SOURCE, Url, open_binary, to_place
+from rec_summary.records.remote import SOURCE, Url, open_binary, path_or_url
 from rec_summary.records.writing.retention import MOST_FILES, rank_bytes, segment_bytes
 from rec_summary.series.batch import SUMMARY
 from rec_summary.series.event_reader import EventReader
@@ -207,7 +207,7 @@ def compact(
         PartialError: Several runs could not be compacted; the others are.
     """
     workers = chosen_engine(engine, jobs)
-    source = to_place(source)
+    source = path_or_url(source)
     if isinstance(total_bytes, bool) or not isinstance(total_bytes, int) or total_bytes < 1:
         raise ArgumentError(three_part("total_bytes", total_bytes, "an int of at least 1"))
     if isinstance(source, Url) and output is None and not dry_run:
@@ -235,8 +235,8 @@ def compact(
     report(chosen[0].name, 0, sum(before))
     work = functools.partial(_compact_run, total_bytes, dry_run, workers.is_cluster)
     for outcome in run_units(workers, work, units, sizes=sizes, in_order=True):
-        run = chosen[outcome.place]
-        done += before[outcome.place]
+        run = chosen[outcome.number]
+        done += before[outcome.number]
         report(run.name, done, sum(before))
         if outcome.error is not None:
             failed[run.name] = outcome.error

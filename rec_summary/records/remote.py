@@ -44,7 +44,7 @@ logger = logging.getLogger("rec_summary")
 Progress = Callable[[str, int, int], None]
 
 
-class NoSuchPlace(SourceError):
+class NotFoundError(SourceError):
     """There are no records at a path or URL, or the URL is invalid: a mistake in the argument."""
 
 
@@ -96,26 +96,26 @@ class Url(str):
             remembers: Whether the file system looks into its cache of lists.
 
         Raises:
-            NoSuchPlace: There is no such kind of URL, or a package that it needs is missing.
+            NotFoundError: There is no such kind of URL, or a package that it needs is missing.
             SourceError, DestinationError: The file system cannot be reached.
         """
         if "::" in self.base:
-            raise NoSuchPlace(three_part(what, self, "one URL, not a chain of them"))
+            raise NotFoundError(three_part(what, self, "one URL, not a chain of them"))
         if self._has_keys and self.is_in_a_store:
             expected = "a URL without keys, which are found in the environment or its own files"
-            raise NoSuchPlace(three_part(what, self, expected))
+            raise NotFoundError(three_part(what, self, expected))
         try:
             from fsspec.core import url_to_fs
         except ModuleNotFoundError as error:
             expected = "pip install 'rec_summary[remote]', which URLs need (fsspec is missing)"
-            raise NoSuchPlace(three_part(what, self, expected)) from error
+            raise NotFoundError(three_part(what, self, expected)) from error
         try:
             with _errors_of(self, what):
                 fs, path = url_to_fs(self.base, use_listings_cache=remembers)
         except RecSummaryError as error:
             if isinstance(error.__cause__, ImportError | ValueError):
                 expected = f"a URL that fsspec can open ({scrubbed(str(error.__cause__))})"
-                raise NoSuchPlace(three_part(what, self, expected)) from error
+                raise NotFoundError(three_part(what, self, expected)) from error
             raise
         path = str(path).rstrip("/")
         return fs, f"{path}/{self.below}" if self.below else path
@@ -139,11 +139,11 @@ class Entry(NamedTuple):
     version: str = ""
 
 
-def to_place(source: str | os.PathLike[str]) -> str | Url:
+def path_or_url(source: str | os.PathLike[str]) -> str | Url:
     """Returns a `Url`, or the path that a path or `file://` URL names.
 
     Raises:
-        NoSuchPlace: A `file://` URL names no absolute path, or a URL of an object store lacks a
+        NotFoundError: A `file://` URL names no absolute path, or a URL of an object store lacks a
             slash: `pathlib` removes it.
     """
     source = os.fspath(source)
@@ -154,12 +154,12 @@ def to_place(source: str | os.PathLike[str]) -> str | Url:
         scheme, _, path = source.partition(":/")
         if scheme.lower() in STORES and not os.path.lexists(f"{scheme}:"):
             received = Url(f"{scheme}://{path}").replace("://", ":/", 1)
-            raise NoSuchPlace(three_part(SOURCE, received, "a URL as a str, with `://`"))
+            raise NotFoundError(three_part(SOURCE, received, "a URL as a str, with `://`"))
         return source
     if match["scheme"].lower() not in _LOCAL:
         return Url(source)
     if not match["rest"].startswith("/"):
-        raise NoSuchPlace(three_part(SOURCE, source, "file:// and an absolute path"))
+        raise NotFoundError(three_part(SOURCE, source, "file:// and an absolute path"))
     return match["rest"]
 
 
@@ -308,13 +308,13 @@ def fetch_tree(url: Url, directory: str, progress: Progress | None = None) -> No
     """Copies all files below a URL to a local directory.
 
     Raises:
-        NoSuchPlace: There are none.
+        NotFoundError: There are none.
         SourceError: They cannot be read.
         DestinationError: They cannot be written.
     """
     entries = list_tree(url)
     if not entries:
-        raise NoSuchPlace(three_part(SOURCE, url, "a URL of a directory with files in it"))
+        raise NotFoundError(three_part(SOURCE, url, "a URL of a directory with files in it"))
     done, total = 0, sum(entry.size for entry in entries)
     for entry in entries:
         if progress is not None:

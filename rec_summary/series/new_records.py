@@ -42,7 +42,7 @@ _TAIL_BYTES: Final = 1 << 12
 _SEARCHED_BYTES: Final = 1 << 16  # before the place where a follower begins
 
 
-class FilePlace(Struct, array_like=True):
+class ReadPosition(Struct, array_like=True):
     """How far a record file has been read; can be stored as it is.
 
     Attributes:
@@ -89,7 +89,7 @@ class NewRecords:
         self._frames = frames
         self._patience = patience
         self._clock = clock
-        self._places: dict[str, FilePlace] = {}
+        self._places: dict[str, ReadPosition] = {}
         self._times: dict[str, float] = {}  # the wall time of the last record, by file
         self._inside: set[str] = set()  # files whose place may be inside a record
         self._waiting: set[str] = set()
@@ -105,7 +105,7 @@ class NewRecords:
             file: The file.
             offset: Only records that end at this offset or before are skipped.
         """
-        self._places[file.path] = FilePlace(file.nbytes if offset is None else offset)
+        self._places[file.path] = ReadPosition(file.nbytes if offset is None else offset)
         self._times[file.path] = file.changed
         self._inside.add(file.path)
 
@@ -128,7 +128,7 @@ class NewRecords:
         for file in files:
             place, nbytes = self._place(file), file.nbytes
             if nbytes < place.offset:  # it was replaced by another file
-                place = self._places[file.path] = FilePlace()
+                place = self._places[file.path] = ReadPosition()
             if nbytes <= place.offset or not file.may_hold(changed_after):
                 continue
             if file.path in self._inside:
@@ -138,11 +138,11 @@ class NewRecords:
                 self._times[file.path] = float(batch.wall_times[-1])
                 yield batch
 
-    def _place(self, file: RecordFile) -> FilePlace:
+    def _place(self, file: RecordFile) -> ReadPosition:
         """Returns where to go on in a file, which may be made of files that were read."""
         place = self._places.get(file.path)
         if place is None:
-            place = FilePlace()
+            place = ReadPosition()
             if file.name.last is not None:
                 times = [
                     self._times.get(path, -math.inf)
@@ -152,12 +152,12 @@ class NewRecords:
                     and file.name.covers(name)
                 ]
                 after = self._times[file.path] = max(times, default=-math.inf)
-                place = FilePlace(behind(file, after))
+                place = ReadPosition(behind(file, after))
             self._places[file.path] = place
         return place
 
     def read(
-        self, file: RecordFile, place: FilePlace, *, newest: bool, final: bool = False
+        self, file: RecordFile, place: ReadPosition, *, newest: bool, final: bool = False
     ) -> Generator[Batch]:
         """Yields the new records of one file.
 
@@ -193,7 +193,7 @@ class NewRecords:
     def _read(
         self,
         file: RecordFile,
-        place: FilePlace,
+        place: ReadPosition,
         reader: EventReader,
         status: FileStatus,
         waits: bool,
@@ -226,7 +226,7 @@ class NewRecords:
         """Whether reading stopped in one of the files at damage that is soon tried again."""
         return any(file.path in self._waiting for file in files)
 
-    def is_replaced(self, file: RecordFile, place: FilePlace) -> bool:
+    def is_replaced(self, file: RecordFile, place: ReadPosition) -> bool:
         """Whether a file has other bytes where a record was skipped, or where reading stopped."""
         known = list(place.lost)
         if place.tail[0]:
@@ -324,7 +324,7 @@ def boundary(path: str, offset: int) -> int:
         return 0
 
 
-def _has_tail(reader: EventReader, place: FilePlace) -> bool:
+def _has_tail(reader: EventReader, place: ReadPosition) -> bool:
     """Whether the bytes before a place are those that were read; true if they cannot be read."""
     return reader.checksum(*_tail(place.offset)) in (None, place.tail[1])
 

@@ -21,7 +21,7 @@ from rec_summary.engines import Engine, parse_engine
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
-from rec_summary.records.remote import overlap, to_place
+from rec_summary.records.remote import overlap, path_or_url
 from rec_summary.series import DASHBOARDS
 from rec_summary.series.text import printable, utc
 
@@ -356,7 +356,7 @@ def places_apart(
     Raises:
         ArgumentError: One directory is in the other.
     """
-    source, place = to_place(source), to_place(destination)
+    source, place = path_or_url(source), path_or_url(destination)
     if overlap(source, place):
         received = verbatim(f"{printable(place)} for the source {printable(source)}")
         expected = "two directories of which neither is in the other"

@@ -356,14 +356,14 @@ def scalars_in_memory(
     Nothing is known of later restarts while a value is read, so all values are held.
     """
     writers = Writers([], {})
-    held: dict[tuple[int, int], HeldScalars] = {}  # by rank and number of the writer
+    held: dict[tuple[int, int], BufferedScalars] = {}  # by rank and number of the writer
     for _, file in _summary_files(selection.narrowed(run)):
         for batch in read_batches(file, report):
             if batch.kind == SUMMARY:
                 writer = writers.of(file, batch)
                 key = (writer.rank, writer.number)
                 if key not in held:
-                    held[key] = HeldScalars(writer, StepBuffer(run.name, report), selection)
+                    held[key] = BufferedScalars(writer, StepBuffer(run.name, report), selection)
                 held[key].take(held[key].buffer.add(batch.select(EVERYTHING)))
     for scalars in held.values():
         scalars.take(scalars.buffer.flush())
@@ -374,7 +374,7 @@ def scalars_in_memory(
     ]
 
 
-class HeldScalars:
+class BufferedScalars:
     """The scalars of a writer that count, as far as they have been read.
 
     Attributes:

@@ -43,7 +43,7 @@ from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.step_buffer import STEADY, BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, valid
-from rec_summary.series.values import HeldScalars, Writer, Writers
+from rec_summary.series.values import BufferedScalars, Writer, Writers
 from rec_summary.tables.formats import SCHEMAS, arrow_schema, require_pyarrow, scalar_arrays
 
 EVERY_SECS: Final = 60.0
@@ -241,7 +241,7 @@ class Dataset(ExportDirectory):
                     os.unlink(name, dir_fd=fd)
 
 
-class _Scalars(HeldScalars):
+class _Scalars(BufferedScalars):
     """The scalars of a writer since the last commit, and what they supersede in the dataset.
 
     Attributes:

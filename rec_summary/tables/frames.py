@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rec_summary.engines import HERE, Engine
 from rec_summary.errors import required, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.records.remote import to_place
+from rec_summary.records.remote import path_or_url
 from rec_summary.series.batch import Columns, Recorded, concatenated, rows_of
 from rec_summary.series.comparison.groups import GROUP, grouped
 from rec_summary.series.comparison.samples import SAMPLES, STEP, check_axis, totals_of
@@ -115,7 +115,7 @@ def load(
     _pandas()
     selection = Selection(ExportOptions(tags=tags, since=since, until=until, ranks=ranks))
     reader = chosen_engine(engine, jobs)
-    location = to_place(source)
+    location = path_or_url(source)
     chosen = chosen_runs(find_runs(location), runs)
     check_ranks(chosen, ranks)
     check_tags(map(selection.narrowed, chosen), tags, scalars=False)

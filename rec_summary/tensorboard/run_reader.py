@@ -62,13 +62,13 @@ def nothing_read() -> ReadingState:
     )
 
 
-class MadeRecord(Record):
+class DerivedRecord(Record):
     """Values that are in no file as they are: they were made of the records of several ranks."""
 
     @classmethod
     def at(
         cls, step: int, wall_time: float, path: str, offset: int, values: list[Summary.Value]
-    ) -> MadeRecord:
+    ) -> DerivedRecord:
         """Returns values of a step as if they had been recorded at a place."""
         event = Event(step=step, wall_time=wall_time, summary=Summary(value=values))
         return cls(path, offset, event.ByteSize(), wall_time, event)
@@ -147,13 +147,13 @@ class RunReader(FileReader):
         step = max(int(history.steps[-1]) for history in histories)
         self._outputs.session().put(step, wall_time, _RANKS, points)
 
-    def _merged(self) -> Iterator[tuple[int, int, MadeRecord]]:
+    def _merged(self) -> Iterator[tuple[int, int, DerivedRecord]]:
         """Yields what merged states of metrics are now, by start and step."""
         for point in self._merging.points(self._run.files):
             origin = point.origin.wall_time, point.origin.path, point.origin.offset
-            yield point.start, point.step, MadeRecord.at(point.step, *origin, point.values)
+            yield point.start, point.step, DerivedRecord.at(point.step, *origin, point.values)
 
-    def _in_common(self) -> Iterator[tuple[int, int, MadeRecord]]:
+    def _in_common(self) -> Iterator[tuple[int, int, DerivedRecord]]:
         """Yields what can be said of all ranks now and could not before, by start and step."""
         if self._ranks is None:
             return
@@ -161,7 +161,7 @@ class RunReader(FileReader):
         for point in self._ranks.points(max(len(self._run.ranks), *stated, 2)):
             values = [Summary.Value(tag=tag, scalar_value=v) for tag, v in point.values.items()]
             origin = point.wall_time, self._run.path, 0
-            yield point.start, point.step, MadeRecord.at(point.step, *origin, values)
+            yield point.start, point.step, DerivedRecord.at(point.step, *origin, values)
 
     def _last_time(self, file: RecordFile) -> float:
         if file.name.kind is not Kind.LINEAGE:
@@ -254,5 +254,5 @@ class RunReader(FileReader):
                 and not (own is not None and own.shows(f"{EVALUATION_RUN}/{name}"))
             ]
             origin = record.wall_time, record.path, record.offset
-            self._outputs.evaluation().take(MadeRecord.at(step, *origin, values))
+            self._outputs.evaluation().take(DerivedRecord.at(step, *origin, values))
         self._report.exported[record.kind] += 1

@@ -24,7 +24,7 @@ from rec_summary.alerts.rules import (
     float32,
     parse,
 )
-from rec_summary.alerts.states import Engine, News, Transition
+from rec_summary.alerts.states import Engine, NewData, Transition
 from rec_summary.alerts.windows import MOST, Window
 from rec_summary.series.batch import Columns
 from tests.alerts import naive
@@ -40,14 +40,14 @@ def point(step: int, value: float, *, tag: str = "loss", at: float | None = None
     return Point(tag, step, wall_time, float32(value))
 
 
-def news(points: Sequence[Point], rank: int = 0, over: bool | None = None) -> News:
+def news(points: Sequence[Point], rank: int = 0, over: bool | None = None) -> NewData:
     """Returns what records of one value each say."""
     steps = np.array([each.step for each in points], np.int64)
     wall_times = np.array([each.wall_time for each in points], np.float64)
     values = np.array([each.value for each in points], np.float64)
     codes = np.arange(len(points))
     scalars = Columns(tuple(each.tag for each in points), codes, steps, wall_times, values)
-    return News(rank, wall_times, steps, scalars, over)
+    return NewData(rank, wall_times, steps, scalars, over)
 
 
 def take(
@@ -57,7 +57,7 @@ def take(
     return engine.take(run, news(points, **options), now)
 
 
-def bare(wall_time: float, over: bool | None = None) -> News:
+def bare(wall_time: float, over: bool | None = None) -> NewData:
     """Returns what a record without values says."""
     return news([])._replace(wall_times=np.array([wall_time]), steps=None, over=over)
 

@@ -21,7 +21,7 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.remote import (
     DESTINATION,
     SOURCE,
-    NoSuchPlace,
+    NotFoundError,
     RemoteFile,
     Upload,
     Url,
@@ -29,7 +29,7 @@ from rec_summary.records.remote import (
     list_tree,
     open_binary,
     overlap,
-    to_place,
+    path_or_url,
 )
 from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
@@ -202,7 +202,7 @@ def test_runs_are_found_with_their_sizes(place: tuple[Url, Any, str]) -> None:
 
 
 def test_an_empty_place_is_a_mistake(place: tuple[Url, Any, str]) -> None:
-    with pytest.raises(NoSuchPlace, match="record files in it or below it"):
+    with pytest.raises(NotFoundError, match="record files in it or below it"):
         find_runs(place[0])
 
 
@@ -231,7 +231,7 @@ def test_a_tree_is_fetched(place: tuple[Url, Any, str], tmp_path: Path) -> None:
     fetch_tree(place[0], str(tmp_path), lambda *each: said.append(each))
     assert tree(tmp_path) == {"ckpt_dir/a.ckpt": b"one", FIRST: b""}
     assert [total for _, _, total in said] == [3, 3]
-    with pytest.raises(NoSuchPlace):
+    with pytest.raises(NotFoundError):
         fetch_tree(place[0].child("nothing"), str(tmp_path))
 
 
@@ -402,15 +402,15 @@ def test_a_failed_put_is_tried_again(
     ],
 )
 def test_urls_differ_from_paths(source: str, is_url: bool) -> None:
-    assert isinstance(to_place(source), Url) is is_url
-    assert to_place(source) == source
+    assert isinstance(path_or_url(source), Url) is is_url
+    assert path_or_url(source) == source
 
 
 def test_file_urls_are_paths(tmp_path: Path) -> None:
-    assert to_place(f"file://{tmp_path}") == str(tmp_path)
-    assert to_place(tmp_path) == str(tmp_path)
-    with pytest.raises(NoSuchPlace, match="an absolute path"):
-        to_place("file://records")
+    assert path_or_url(f"file://{tmp_path}") == str(tmp_path)
+    assert path_or_url(tmp_path) == str(tmp_path)
+    with pytest.raises(NotFoundError, match="an absolute path"):
+        path_or_url("file://records")
 
 
 def test_a_url_without_a_slash_is_a_mistake(
@@ -418,11 +418,11 @@ def test_a_url_without_a_slash_is_a_mistake(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for lost in (Path("s3://KEY:hunter2@bucket/x"), "S3:/KEY:hunter2@bucket/x"):
-        with pytest.raises(NoSuchPlace, match=r"(?i)'s3:/…@bucket/x'.*as a str") as caught:
-            to_place(lost)
+        with pytest.raises(NotFoundError, match=r"(?i)'s3:/…@bucket/x'.*as a str") as caught:
+            path_or_url(lost)
         assert "hunter2" not in str(caught.value)
     (tmp_path / "s3:").mkdir()
-    assert to_place("s3:/x") == "s3:/x"
+    assert path_or_url("s3:/x") == "s3:/x"
 
 
 @pytest.mark.parametrize(
@@ -468,7 +468,7 @@ def test_what_file_systems_raise_names_the_url_and_no_secrets(
 
 @pytest.mark.parametrize("url", ["nothing://x", "simplecache::memory://x", "s3a::b://x"])
 def test_urls_that_are_invalid(url: str) -> None:
-    with pytest.raises(NoSuchPlace, match="the source of records is invalid"):
+    with pytest.raises(NotFoundError, match="the source of records is invalid"):
         Url(url).connect(SOURCE)
 
 

@@ -14,7 +14,6 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
 from rec_summary.cli.output import (
-    called,
     count_of,
     counts_of,
     hint,
@@ -26,6 +25,7 @@ from rec_summary.cli.output import (
     progress_shown,
     say,
     size_of,
+    with_urls,
 )
 from rec_summary.series import DASHBOARDS
 
@@ -181,7 +181,7 @@ def _check_combination(given: Mapping[str, Any]) -> None:
                 raise click.UsageError(f"{option} cannot be combined with {what}")
     if given["every"] is not None and not is_dataset:
         raise click.UsageError("--every needs --format parquet --follow")
-    if is_dataset and called(given["destination"]) != given["destination"]:
+    if is_dataset and with_urls(given["destination"]) != given["destination"]:
         raise click.UsageError("--format parquet --follow needs a local DEST; copy it from there")
     for name in ("checkpoint", "labels"):
         if given[name] is not None and given["projector"] is None:
@@ -267,10 +267,10 @@ def _print_first_screen(source: str, logdir: str, runs: str | None, selection: S
 def _matching(source: str, pattern: str | None) -> list[Run]:
     """Returns the runs that match; none if the source does not exist."""
     from rec_summary.records.reading.runs import find_runs
-    from rec_summary.records.remote import NoSuchPlace
+    from rec_summary.records.remote import NotFoundError
     from rec_summary.series.options import matching_runs
 
     try:
         return matching_runs(find_runs(source), pattern)
-    except NoSuchPlace:
+    except NotFoundError:
         return []

@@ -9,13 +9,13 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.output import (
-    called,
     count_of,
     one_line,
     print_json,
     printing,
     progress_shown,
     say,
+    with_urls,
 )
 from rec_summary.errors import three_part, verbatim
 
@@ -103,7 +103,7 @@ def landscape(
         received = verbatim(f"{error.filename or source}: {error.strerror or error}")
         expected = "a directory that can be written to, without links in it"
         what = "the directory of the landscape's points"
-        raise click.ClickException(called(three_part(what, received, expected))) from error
+        raise click.ClickException(with_urls(three_part(what, received, expected))) from error
     if printing().as_json:
         print_json({"output": output or source, "landscapes": tags})
     recorded = f"Recorded {count_of(len(tags), 'landscape')} in {one_line(output or source)}"

@@ -167,16 +167,16 @@ def _delivering(
     from rec_summary.alerts.delivery import AlertLog, Command
 
     sinks: list[Callable[[Transition], None]] = []
-    teller = None
+    requests = None
     with contextlib.ExitStack() as stack:
         if log is not None:
             file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
             sinks.append(file.write)
         if record or stop_run:
-            from rec_summary.cli.trainings import Teller
+            from rec_summary.cli.trainings import AlertRequests
 
-            teller = Teller(poller, _complain, record=record, stop_run=stop_run, once=once)
-            sinks.append(teller)
+            requests = AlertRequests(poller, _complain, record=record, stop_run=stop_run, once=once)
+            sinks.append(requests)
         runner = None
         if command is not None:
             runner = Command(command, _complain, exec_timeout, stop=stop if once else None)
@@ -186,7 +186,7 @@ def _delivering(
             for sink in sinks:
                 sink(transition)
 
-        yield deliver, lambda: None if teller is None else teller.retry()
+        yield deliver, lambda: None if requests is None else requests.retry()
         if runner is not None:
             end = time.monotonic() + _PATIENCE_SECS
             left = runner.wait(stop.is_set if once else lambda: time.monotonic() >= end)

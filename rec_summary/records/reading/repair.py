@@ -20,7 +20,7 @@ from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader, TruncatedRecord
 from rec_summary.records.reading.runs import Run, find_runs, relative_path
-from rec_summary.records.remote import Url, open_binary, overlap, to_place
+from rec_summary.records.remote import Url, open_binary, overlap, path_or_url
 
 _DESTINATION: Final = "the destination of the repair"
 _WINDOW: Final = 1 << 22
@@ -85,7 +85,7 @@ def repair(
         SourceError: There are no record files.
         DestinationError: The destination is not empty, or cannot be written to.
     """
-    source, destination = to_place(source), os.fspath(destination)
+    source, destination = path_or_url(source), os.fspath(destination)
     _check(source, destination)
     runs = find_runs(source)
     files: list[FileRepair] = []

@@ -14,7 +14,14 @@ from typing import Any, Final, NamedTuple
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.records.format.names import Kind, RecordName, parse_name
 from rec_summary.records.reading.compacted import in_force
-from rec_summary.records.remote import SOURCE, Entry, NoSuchPlace, Url, list_tree, to_place
+from rec_summary.records.remote import (
+    SOURCE,
+    Entry,
+    NotFoundError,
+    Url,
+    list_tree,
+    path_or_url,
+)
 
 logger = logging.getLogger("rec_summary")
 
@@ -203,17 +210,17 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
             are not followed.
 
     Raises:
-        NoSuchPlace: There is no such directory, or it has no record file at any depth.
+        NotFoundError: There is no such directory, or it has no record file at any depth.
         SourceError: It cannot be read.
     """
-    source = to_place(source)
+    source = path_or_url(source)
     paths = _remote_runs(source) if isinstance(source, Url) else _local_runs(source)
     if not paths:
         expected = (
             "a directory with record files in it or below it (their names contain "
             "`summary.<number>`)"
         )
-        raise NoSuchPlace(three_part(SOURCE, source, expected))
+        raise NotFoundError(three_part(SOURCE, source, expected))
     nested = source in paths
     runs = [
         Run(run_name(path, source, nested=nested), path, files) for path, files in paths.items()
@@ -262,9 +269,9 @@ def _remote_runs(url: Url) -> dict[str, tuple[RecordFile, ...]]:
 def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
     if not os.path.exists(source):
         expected = "an existing directory of MindSpore summary records"
-        raise NoSuchPlace(three_part(SOURCE, source, expected))
+        raise NotFoundError(three_part(SOURCE, source, expected))
     if not os.path.isdir(source):
-        raise NoSuchPlace(three_part(SOURCE, source, "a directory, not a file: name its folder"))
+        raise NotFoundError(three_part(SOURCE, source, "a directory, not a file: name its folder"))
     directories = {}
     waiting = [(source, 0)]
     while waiting:

@@ -35,7 +35,7 @@ from rec_summary.records.reading.runs import (
     record_files,
     run_name,
 )
-from rec_summary.records.remote import NoSuchPlace, Url, to_place
+from rec_summary.records.remote import NotFoundError, Url, path_or_url
 from rec_summary.series.discovery.directory_watch import DirectoryWatch
 
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
@@ -89,7 +89,7 @@ class RunPoller:
             clock: Returns the time that directories are stamped with, in seconds.
             noticed: Called with all that is in a local directory whenever its names have changed.
         """
-        self.source = self._source = to_place(source)
+        self.source = self._source = path_or_url(source)
         self._clock = clock
         self._noticed = noticed
         self._directories: dict[str, _Directory] = {}
@@ -119,7 +119,7 @@ class RunPoller:
         """Returns all runs that there are now; the next poll returns them without a further look.
 
         Raises:
-            NoSuchPlace, SourceError: As `find_runs`.
+            NotFoundError, SourceError: As `find_runs`.
         """
         self._found = self.poll()
         return self.runs() or find_runs(self._source)
@@ -174,7 +174,7 @@ class RunPoller:
         try:
             runs = find_runs(url)
             self._failure = ""
-        except NoSuchPlace:
+        except NotFoundError:
             runs = []
         except SourceError as error:
             if self._failure != str(error):

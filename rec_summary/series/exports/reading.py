@@ -14,7 +14,7 @@ from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import Batch
 from rec_summary.series.limits import Seconds
-from rec_summary.series.new_records import FilePlace, NewRecords, behind
+from rec_summary.series.new_records import NewRecords, ReadPosition, behind
 from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.values import Writers
@@ -29,7 +29,7 @@ class FilesRead(Struct, kw_only=True):
         began: The time of the first record, in seconds since the epoch.
     """
 
-    files: dict[str, FilePlace]
+    files: dict[str, ReadPosition]
     writers: Writers
     began: Seconds | None
 
@@ -153,7 +153,7 @@ class FileReader:
         if place is None:
             # It may be made of files that were read.
             made = file.name.last is not None
-            place = FilePlace(behind(file, self._last_time(file)) if made else 0)
+            place = ReadPosition(behind(file, self._last_time(file)) if made else 0)
             if place.offset:
                 self._state.files[name] = place
         if (0 < place.offset == file.nbytes) or (not final and file.nbytes <= place.offset):

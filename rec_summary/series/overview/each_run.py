@@ -81,7 +81,7 @@ def each_run(
         return
     work = functools.partial(_read, read)
     for outcome in run_units(engine, work, runs, sizes=sizes, in_order=True, ahead=ahead):
-        run = runs[outcome.place]
+        run = runs[outcome.number]
         if outcome.error is not None:
             fail(run, outcome.error)
             continue

@@ -96,7 +96,7 @@ class Tail:
         """Returns all runs that there are now, chosen or not; reading begins with them.
 
         Raises:
-            NoSuchPlace, SourceError: As `find_runs`.
+            NotFoundError, SourceError: As `find_runs`.
         """
         return self._poller.find()
 

@@ -21,7 +21,7 @@ from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.files import open_plain
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.records.remote import Url, to_place
+from rec_summary.records.remote import Url, path_or_url
 from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
@@ -110,7 +110,7 @@ def export_projector(
 
 def _followed(checkpoint: str | os.PathLike[str]) -> str:
     """Returns the place that a user means, who may give a link to it."""
-    location = to_place(checkpoint)
+    location = path_or_url(checkpoint)
     return location if isinstance(location, Url) else os.path.realpath(location)
 
 

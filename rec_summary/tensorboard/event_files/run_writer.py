@@ -256,7 +256,7 @@ class TensorBoardRun(RunOutput):
         points_made = []
         for point in points:
             try:
-                points_made.append(point.drawn())
+                points_made.append(point.rendered())
             except ImportError as error:
                 self._notes.add(str(error))
         if recorded.kind == "tensor" and self._has_tensor_files:
@@ -283,7 +283,7 @@ class TensorBoardRun(RunOutput):
 
     def _write(self, step: int, wall_time: float, kind: str, points: list[Point]) -> None:
         placed = [
-            self._placed(point.drawn(), kind) for point in points if self._wants(point.plugin)
+            self._placed(point.rendered(), kind) for point in points if self._wants(point.plugin)
         ]
         if placed:
             self._file.write(step, wall_time, placed)

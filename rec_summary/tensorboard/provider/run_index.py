@@ -16,7 +16,7 @@ from typing import Final
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
-from rec_summary.records.remote import Url, to_place
+from rec_summary.records.remote import Url, path_or_url
 from rec_summary.scrubbing import scrubbed
 from rec_summary.series.batch import Record
 from rec_summary.series.comparison.groups import GROUP, grouped
@@ -31,7 +31,7 @@ from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.exports.reading import compacted, continues
 from rec_summary.series.lineage import Lineage, hyper_parameters
-from rec_summary.series.new_records import FilePlace, NewRecords, boundary, newest_part
+from rec_summary.series.new_records import NewRecords, ReadPosition, boundary, newest_part
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason, valid
@@ -101,7 +101,7 @@ class _Loader(RunReader):
 
     def begin_at(self, file: RecordFile, offset: int) -> None:
         """Leaves out the records of a file that end at an offset or before."""
-        position = FilePlace(boundary(file.path, offset))
+        position = ReadPosition(boundary(file.path, offset))
         self._state.files[os.path.basename(file.path)] = position
 
     def is_of_several(self, run: Run) -> bool:
@@ -227,7 +227,7 @@ class RunIndex:
         self.report = Report()
         self._pattern = pattern
         self.event_files = threading.Event()
-        if isinstance(to_place(source), Url):
+        if isinstance(path_or_url(source), Url):
             self.event_files.set()
         self._poller = RunPoller(source, noticed=self._notice)
         self._names = Names(selection=Selection(ExportOptions(ranks=ranks)))
@@ -244,7 +244,7 @@ class RunIndex:
         """Returns all runs that there are now, chosen or not; call it before `start`.
 
         Raises:
-            NoSuchPlace, SourceError: As `find_runs`.
+            NotFoundError, SourceError: As `find_runs`.
         """
         return self._poller.find()
 

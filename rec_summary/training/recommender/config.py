@@ -11,7 +11,7 @@ from rec_summary.checks import (
     LARGEST,
     check_bool,
     check_directory,
-    check_each,
+    check_elements,
     check_int,
     check_type,
 )
@@ -200,7 +200,7 @@ class RecommenderMetrics:
         object.__setattr__(self, "unknown_ids", unknown_ids)
         names = "a sequence of names of tables"
         object.__setattr__(
-            self, "hashed_ids", check_each("hashed_ids", self.hashed_ids, str, names)
+            self, "hashed_ids", check_elements("hashed_ids", self.hashed_ids, str, names)
         )
         for name in ("unknown_ids", "hashed_ids"):
             for table in getattr(self, name):
@@ -219,7 +219,7 @@ class RecommenderMetrics:
             raise ValueError(three_part("k", f"{len(self.k)} ints", f"at most {MOST_PLACES}"))
         self._check_metrics_of_slices()
         shares = "a sequence of numbers above 0, at most 1"
-        precisions = check_each("precisions", self.precisions, (int, float), shares)
+        precisions = check_elements("precisions", self.precisions, (int, float), shares)
         if not all(0 < precision <= 1 for precision in precisions):
             raise ValueError(three_part("precisions", precisions, shares))
         object.__setattr__(self, "precisions", precisions)
@@ -283,7 +283,7 @@ def slices_of(options: RecommenderMetrics) -> dict[str, Slice]:
 def _check_sizes(name: str, sizes: Any, least: int, most: int = LARGEST) -> tuple[int, ...]:
     expected = f"a sequence of different ints of at least {least}"
     expected += f", at most {most}" if most < LARGEST else ""
-    checked = check_each(name, sizes, int, expected)
+    checked = check_elements(name, sizes, int, expected)
     if any(not least <= size <= most for size in sizes) or len(set(sizes)) < len(sizes):
         raise ValueError(three_part(name, sizes, expected))
     return checked

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rec_summary.checks import check_bool, check_each, check_int, check_part_of_tag, check_type
+from rec_summary.checks import check_bool, check_elements, check_int, check_part_of_tag, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.slices import Slicing
@@ -69,7 +69,7 @@ class Slice:
         """Checks the options."""
         check_source("column", self.column)
         expected = "ascending finite numbers"
-        edges = check_each("edges", self.edges, (int, float), expected)
+        edges = check_elements("edges", self.edges, (int, float), expected)
         if any(not math.isfinite(edge) for edge in edges) or list(edges) != sorted(set(edges)):
             raise ValueError(three_part("edges", self.edges, expected))
         object.__setattr__(self, "edges", edges)
@@ -84,7 +84,7 @@ class Slice:
         check_type("missing", self.missing, (int, float, type(None)), "a number or None")
         check_int("shown", self.shown, 0)
         check_int("most", self.most, 1, 4096)
-        object.__setattr__(self, "metrics", check_each("metrics", self.metrics, str, _METRICS))
+        object.__setattr__(self, "metrics", check_elements("metrics", self.metrics, str, _METRICS))
         if not self.metrics:
             raise ValueError(three_part("metrics", self.metrics, _METRICS))
         check_bool("decayed", self.decayed)

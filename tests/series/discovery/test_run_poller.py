@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rec_summary.records.reading.runs import DEEPEST, find_runs
-from rec_summary.records.remote import NoSuchPlace
+from rec_summary.records.remote import NotFoundError
 from rec_summary.series.discovery import directory_watch, run_poller
 from rec_summary.series.discovery.directory_watch import DirectoryWatch
 from rec_summary.series.discovery.run_poller import RunPoller
@@ -548,7 +548,7 @@ def test_each_directory_is_listed_once_by_the_first_look(
 
 def test_what_cannot_be_found_is_an_error_of_find_only(source: Path) -> None:
     poller = RunPoller(str(source))
-    with pytest.raises(NoSuchPlace, match="existing directory"):
+    with pytest.raises(NotFoundError, match="existing directory"):
         poller.find()
     assert names(poller) == []
     write_segment(source / "run", event(1, scalar("loss", 1)))

@@ -11,7 +11,7 @@ from rec_summary.records.files import temporary_name
 from rec_summary.series.best_values import BestSeries
 from rec_summary.series.exports.cursor import CURSOR_NAME, encode, remove_cursor, save_cursor
 from rec_summary.series.lineage import Lineage, Metric
-from rec_summary.series.new_records import FilePlace
+from rec_summary.series.new_records import ReadPosition
 from rec_summary.series.ranks.merging import MergingState, Place
 from rec_summary.series.step_buffer import BufferState
 from rec_summary.series.values import Writer, Writers
@@ -53,7 +53,7 @@ def cursor(run: str = RUN) -> Cursor:
         format=3,
         options="{}",
         targets=TargetNames(True, {"rank 0": f"{run}/rank_0"}),
-        files={"x.events.\udce9": FilePlace(17), "y": FilePlace(5, True, [(1, 2, 3)])},
+        files={"x.events.\udce9": ReadPosition(17), "y": ReadPosition(5, True, [(1, 2, 3)])},
         outputs={run: output, f"{run}/rank_0": output},
         writers=Writers([Writer(0, 1, 5.0)], {"y": 0}),
         merging=MergingState({1: [Place(0, -5, "y", 7, True)]}, 2, (0, -1)),
