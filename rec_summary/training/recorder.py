@@ -112,19 +112,19 @@ class Recorder:
         self,
         options: RecorderOptions,
         troubles: Troubles,
-        look: Callable[[], object] | None = None,
+        poll: Callable[[], object] | None = None,
     ) -> None:
         """Prepares a recorder. It creates no files yet.
 
         Args:
             options: The record files.
             troubles: Receives every failure.
-            look: Called by the writer's thread while the recorder is open, at most once a second.
+            poll: Called by the writer's thread while the recorder is open, at most once a second.
         """
         self.directory = options.directory
         self._options = options
         self._troubles = troubles
-        self._look = look
+        self._poll = poll
         self._files: RunWriter | None = None
         self._writer: BackgroundWriter[Record] | None = None
         self._exporter: NpyExporter | None = None
@@ -168,7 +168,7 @@ class Recorder:
             self._troubles,
             flush_secs=options.flush_secs,
             block_secs=BLOCK_SECS if options.durability.back_pressure == "block" else 0.0,
-            look=self._look,
+            poll=self._poll,
         )
         if self._exporter is None and options.export_npy:
             self._exporter = NpyExporter(self.directory)

@@ -20,7 +20,7 @@ _CAPACITY_BYTES: Final = 256 << 20
 BLOCK_SECS: Final = 5.0
 CLOSE_SECS: Final = 60.0
 _RETRY_SECS: Final = 1.0
-_LOOK_SECS: Final = 1.0
+_POLL_SECS: Final = 1.0
 
 
 class _Flush:
@@ -32,12 +32,12 @@ class _Flush:
 class BackgroundWriter(Generic[Item]):
     """A `Sink` that passes records to another sink through a bounded queue.
 
-    A thread takes them from the queue, writes them, and flushes every
-    `flush_secs` while there is something to flush; otherwise it sleeps. It may also look for
-    something once a second. The queue is bounded
-    by number and by bytes. When it is full the caller waits while records are written. When
-    nothing is written for `block_secs`, the record is dropped and counted; so are the next
-    ones, without a wait, until there is room again.
+    A thread takes them from the queue, writes them, and flushes every `flush_secs` while there is
+    something to flush; otherwise it sleeps. It also calls `poll` once a second.
+
+    The queue is bounded by number and by bytes. When it is full, the caller waits while records
+    are written. When nothing is written for `block_secs`, the record is dropped and counted; so
+    are the next ones, without a wait, until there is room again.
 
     No method raises because of a failure of the other sink: failures go to `troubles`.
 
@@ -57,19 +57,19 @@ class BackgroundWriter(Generic[Item]):
         capacity: int = _CAPACITY,
         capacity_bytes: int = _CAPACITY_BYTES,
         block_secs: float = BLOCK_SECS,
-        look: Callable[[], object] | None = None,
+        poll: Callable[[], object] | None = None,
     ) -> None:
         """Starts the thread.
 
         Args:
             sink: Takes the records; from now on, only the thread uses it.
             troubles: Gets every failure.
-            flush_secs: The most that a record may be younger than the last flush, in seconds.
+            flush_secs: The longest time from a record to the next flush, in seconds.
             capacity: The most records that may wait.
             capacity_bytes: The most bytes that they may take; an empty queue takes any record.
             block_secs: How long the caller waits, in seconds, while nothing is written; 0 for
                 no wait.
-            look: Called by the thread, at most once a second; it must be fast.
+            poll: Called by the thread, at most once a second; it must be fast.
         """
         self._sink = sink
         self._troubles = troubles
@@ -83,8 +83,8 @@ class BackgroundWriter(Generic[Item]):
         self._done = 0  # written, or failed
         self._is_flushed = True  # the last flush has succeeded, and nothing was written since
         self._flush_due = math.inf  # the monotonic time of the next regular flush
-        self._look = look
-        self._look_due = math.inf if look is None else time.monotonic()
+        self._poll = poll
+        self._poll_due = math.inf if poll is None else time.monotonic()
         self._overflowing = False
         self.dropped = 0
         self._longest = 0  # the longest queue since `take_longest`
@@ -198,8 +198,8 @@ class BackgroundWriter(Generic[Item]):
                 now = time.monotonic()
                 if now >= self._flush_due:
                     return functools.partial(self._flush, self._sink.flush)
-                if now >= self._look_due:
-                    return self._look_around
+                if now >= self._poll_due:
+                    return self._run_poll
                 if self._waiting:
                     item = self._waiting.popleft()
                     if isinstance(item, _Flush):
@@ -207,7 +207,7 @@ class BackgroundWriter(Generic[Item]):
                     return functools.partial(self._write, item)
                 if self._closing:
                     return None
-                due = min(self._flush_due, self._look_due)
+                due = min(self._flush_due, self._poll_due)
                 self._changed.wait(None if due == math.inf else due - now)
 
     def _write(self, item: Item) -> None:
@@ -235,8 +235,8 @@ class BackgroundWriter(Generic[Item]):
             self._flush_due = math.inf if succeeded else again
             self._changed.notify_all()
 
-    def _look_around(self) -> None:
-        assert self._look is not None
+    def _run_poll(self) -> None:
+        assert self._poll is not None
         with self._troubles.attempt("look"):
-            self._look()
-        self._look_due = time.monotonic() + _LOOK_SECS
+            self._poll()
+        self._poll_due = time.monotonic() + _POLL_SECS

@@ -214,7 +214,7 @@ class SummaryCollector(Callback):
         options.files.create_directory("summary_dir")
         self._troubles = Troubles()
         self._control = Control(options, self._troubles)
-        self._recorder = Recorder(options.files, self._troubles, self._look if control else None)
+        self._recorder = Recorder(options.files, self._troubles, self._poll if control else None)
         self._health = Health(self._recorder)
         self._recommender: RecommenderTelemetry | None = None
         if recommender is not None:
@@ -335,7 +335,7 @@ class SummaryCollector(Callback):
         view = StepView(run_context)
         step = run.end_step(view)
         if self._control.is_due(step):
-            self._obey(run)
+            self._apply_requests(run)
         if run.is_first_step and self._options.collect.graph:
             with self._troubles.attempt("graph"):
                 self._record_graph(view)
@@ -399,19 +399,19 @@ class SummaryCollector(Callback):
         announce(named, choice, environment.rank)
         return choice
 
-    def _look(self) -> None:
-        """Looks for requests; the writer's thread calls this."""
-        self._control.look()
-        stop, run = self._control.wanted_stop, self._run
+    def _poll(self) -> None:
+        """Checks for requests; the writer's thread calls this."""
+        self._control.poll()
+        stop, run = self._control.requested_stop, self._run
         if stop is not None and run is not None:  # it waits for data
             run.stop(stop)
             end_waits()
 
-    def _obey(self, run: TrainRun) -> None:
-        """Does what was asked for from outside; says so in the lineage."""
+    def _apply_requests(self, run: TrainRun) -> None:
+        """Applies the requests of `rec-summary control`, and records the answers in the lineage."""
         control, step = self._control, self._progress.step
         with self._troubles.attempt("control"):
-            answers = [self._done(applied, run) for applied in control.apply(step)]
+            answers = [self._carry_out(applied, run) for applied in control.apply(step)]
             with self._troubles.attempt("control"):
                 run.use(control.options, control.in_force())
             # Who reads an answer finds what it says in the lineage.
@@ -420,28 +420,28 @@ class SummaryCollector(Callback):
                 self._recorder.write_message(answer.note(step))
             self._recorder.flush(0)
 
-    def _done(self, applied: Applied, run: TrainRun) -> Applied:
-        """Does the rest of a request whose settings are in force; says what has failed."""
+    def _carry_out(self, applied: Applied, run: TrainRun) -> Applied:
+        """Carries out the actions of a request; returns it with what has failed."""
         request = applied.request
-        if request is None or applied.why_not is not None:
+        if request is None or applied.refusal is not None:
             return applied
-        why_not = None
+        refusal = None
         try:
-            self._do(request, run)
+            self._act(request, run)
         except Exception as error:  # noqa: BLE001  # training continues
             self._troubles.report("control", error)
-            why_not = f"{type(error).__name__}: {error}"
+            refusal = f"{type(error).__name__}: {error}"
             if request.settings:
-                why_not += "; the settings are in force"
+                refusal += "; the settings are in force"
         if "stop" in request.actions:
             # The other ranks end: alone, this one would wait for them for ever.
-            if why_not is None or self._rank_size > 1:
+            if refusal is None or self._rank_size > 1:
                 run.stop(request)
             else:
-                why_not += "; training goes on"
-        return dataclasses.replace(applied, why_not=why_not)
+                refusal += "; training goes on"
+        return dataclasses.replace(applied, refusal=refusal)
 
-    def _do(self, request: Request, run: TrainRun) -> None:
+    def _act(self, request: Request, run: TrainRun) -> None:
         step = self._progress.step
         if request.lineage:
             self._write_lineage(custom_lineage(request.lineage))
@@ -494,7 +494,7 @@ class SummaryCollector(Callback):
         run, self._run = self._run, None
         if run is not None:
             if self._control.is_due(self._progress.step):
-                self._obey(run)
+                self._apply_requests(run)
             if self._recommender is not None:
                 with self._troubles.attempt("recommender metrics"):
                     self._recommender.end()

@@ -110,24 +110,24 @@ class Applied:
     Attributes:
         request: The request; None where a change is over.
         text: What was done, in a line.
-        why_not: Why it was refused; None if it was not.
+        refusal: Why it was refused; None if it was not.
     """
 
     request: Request | None
     text: str
-    why_not: str | None = None
+    refusal: str | None = None
 
     def note(self, step: int) -> lineage_pb2.LineageEvent:
         """Returns the record that says so in the lineage."""
         request = self.request
-        text = self.text if self.why_not is None else f"refused: {self.why_not}"
+        text = self.text if self.refusal is None else f"refused: {self.refusal}"
         event = lineage_pb2.LineageEvent(wall_time=time.time(), step=step)
         event.note.text = text
         event.note.kind = CONTROL
         if request is not None:
             event.note.author = request.author
             event.note.request = request.id
-            if request.note and self.why_not is None:
+            if request.note and self.refusal is None:
                 event.note.kind = NOTE
                 if request.note_step is not None:
                     event.step = request.note_step
@@ -139,7 +139,7 @@ class Control:
 
     Attributes:
         options: The options in force.
-        wanted_stop: A request to stop at the next step, if none has come for a second.
+        requested_stop: A request to stop at the next step, if none has come for a second.
     """
 
     def __init__(self, options: CollectorOptions, troubles: Troubles) -> None:
@@ -150,7 +150,7 @@ class Control:
             troubles: Receives every file that cannot be used.
         """
         self.options = self._base = options
-        self.wanted_stop: Request | None = None
+        self.requested_stop: Request | None = None
         self._troubles = troubles
         self._directory: str | None = None
         self._status: FileStatus | None = None
@@ -162,22 +162,22 @@ class Control:
         self._next = math.inf  # the next step of a request, or at which a change is over
 
     def begin(self, directory: str) -> None:
-        """Begins to look into a directory. Requests that are there are for an earlier training."""
+        """Watches a directory from now on. The requests in it are for an earlier training."""
         self._directory = directory
         self._status = status_of(directory)
         if self._status is not None:
             with self._troubles.attempt("control"):
                 self._known.update(request.id for request in read_requests(directory))
 
-    def look(self) -> None:
-        """Looks for new requests; the writer's thread calls this."""
+    def poll(self) -> None:
+        """Checks for new requests; the writer's thread calls this."""
         # Ranks that stop at different steps would wait for each other for ever.
         stops = (
             request
-            for request, why_not in list(self._arrived)
-            if "stop" in request.actions and request.at_step is None and why_not is None
+            for request, refusal in list(self._arrived)
+            if "stop" in request.actions and request.at_step is None and refusal is None
         )
-        self.wanted_stop = next(stops, None)
+        self.requested_stop = next(stops, None)
         if self._directory is None:
             return
         status = status_of(self._directory)
@@ -188,9 +188,9 @@ class Control:
             for request in read_requests(self._directory):
                 if request.id not in self._known:
                     self._known.add(request.id)
-                    self._arrived.append((request, self._why_not(request)))
+                    self._arrived.append((request, self._refusal(request)))
 
-    def _why_not(self, request: Request) -> str | None:
+    def _refusal(self, request: Request) -> str | None:
         """Returns why a request is refused."""
         try:
             changed(self._base, request.settings)
@@ -217,12 +217,12 @@ class Control:
         due = [arrived for arrived in self._waiting if (arrived[0].at_step or 0) <= step]
         self._waiting = [arrived for arrived in self._waiting if arrived not in due]
         applied = []
-        for request, why_not in due:
-            if why_not is None and "reset" in request.actions:
+        for request, refusal in due:
+            if refusal is None and "reset" in request.actions:
                 self._changes = []
-            if why_not is None and request.settings:
+            if refusal is None and request.settings:
                 self._changes.append(Change(request.settings, _until(request, step)))
-            applied.append(Applied(request, _text(request, step), why_not))
+            applied.append(Applied(request, _text(request, step), refusal))
         self.options = self._base
         for change in self._changes:
             self.options = changed(self.options, change.settings)

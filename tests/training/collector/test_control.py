@@ -38,7 +38,7 @@ def ask(control: Control, **what: Any) -> Request:
     asked = request(**what)
     assert control._directory is not None
     add_request(control._directory, asked)
-    control.look()
+    control.poll()
     return asked
 
 
@@ -102,10 +102,10 @@ def test_an_invalid_setting_is_refused_as_a_whole(
     code = begun.options
     ask(begun, settings={"collect_tensor_freq": 7, **settings}, actions=("stop",))
     [applied] = begun.apply(1)
-    assert applied.why_not is not None
-    assert "Expected: " in applied.why_not
+    assert applied.refusal is not None
+    assert "Expected: " in applied.refusal
     assert begun.options == code
-    assert begun.wanted_stop is None
+    assert begun.requested_stop is None
 
 
 def test_every_change_is_undone_exactly(begun: Control) -> None:
@@ -134,11 +134,11 @@ def test_requests_to_an_earlier_training_are_not_applied(tmp_path: Path) -> None
     add_request(str(tmp_path), request(actions=("stop",)))
     control = Control(SummaryCollector(tmp_path)._options, Troubles())
     control.begin(str(tmp_path))
-    control.look()
+    control.poll()
     assert not control.is_due(1)
     ask(control, actions=("flush",))
     assert texts(control, 1) == ["flush"]
-    control.look()
+    control.poll()
     assert not control.is_due(2)  # each is applied once
 
 
@@ -148,7 +148,7 @@ def test_an_invalid_file_changes_nothing_and_is_reported_once(begun: Control, co
     path.write_text(content)
     path.chmod(0o600)
     for _ in range(3):
-        begun.look()
+        begun.poll()
     assert begun._troubles.counts == {"control": 1}
     assert not begun.is_due(1)
     ask(begun, actions=("flush",))
@@ -158,7 +158,7 @@ def test_an_invalid_file_changes_nothing_and_is_reported_once(begun: Control, co
 def test_a_foreign_file_changes_nothing(begun: Control) -> None:
     add_request(begun._directory or "", request(actions=("stop",)))
     os.chmod(Path(begun._directory or "", NAME), 0o660)
-    begun.look()
+    begun.poll()
     assert begun._troubles.counts == {"control": 1}
     assert not begun.is_due(1)
 
