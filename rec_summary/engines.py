@@ -230,7 +230,7 @@ class _Run:
     _due: int = 0  # the next unit of the order
 
     @property
-    def _room(self) -> int:
+    def _capacity(self) -> int:
         """How many blocks may be pending: one that each worker does, and one that waits for it."""
         return 2 * self._pool.workers
 
@@ -256,10 +256,10 @@ class _Run:
 
     def _may_send(self) -> bool:
         """Whether there is room for the next block, and its outcomes are not held for long."""
-        if not self._blocks or len(self._pending) >= self._room:
+        if not self._blocks or len(self._pending) >= self._capacity:
             return False
         first = self._blocks[0]
-        return not self._in_order or first[0] <= self._due + self._room * len(first)
+        return not self._in_order or first[0] <= self._due + self._capacity * len(first)
 
     def _submit(self, block: list[int]) -> bool:
         """Sends a block; returns False if the pool is broken and its pending blocks come first."""

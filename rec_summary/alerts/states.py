@@ -261,7 +261,7 @@ class _Run:
         fired += [alert.fired for alert in self.all_silences()]
         return [alert for alert in fired if alert is not None]
 
-    def go_on(self, seen: float) -> None:
+    def mark_alive(self, seen: float) -> None:
         """Takes note that the run, which may have ended before, is going on."""
         if self.ended < math.inf:
             self.ended = math.inf
@@ -311,10 +311,10 @@ class Engine:
             return np.minimum(times, now) if old else np.full(len(times), now)
 
         if over is False:
-            run.go_on(float(seen(wall_times)[0]))
+            run.mark_alive(float(seen(wall_times)[0]))
         late = wall_times[wall_times > run.ended + _AFTER_END_SECS]
         if len(late):
-            run.go_on(float(seen(late)[0]))
+            run.mark_alive(float(seen(late)[0]))
         arrived = seen(wall_times)
         edges: list[tuple[int, Transition]] = []
         for quiet in self._series_of(name, rank, None, float(arrived[0])).silences:

@@ -205,13 +205,13 @@ def fitted_table(
         room -= more
         head, side = Text(middle_cut(column.head, width + more)), _SIDES[column.is_number]
         table.add_column(head, justify=side, overflow="fold")
-        texts[index] = [_with(cell, middle_cut(cell.plain, width + more)) for cell in texts[index]]
+        texts[index] = [_style(cell, middle_cut(cell.plain, width + more)) for cell in texts[index]]
     for row in zip(*texts, strict=True):
         table.add_row(*row)
     return table, [one_line(column.head) for column in columns[len(widths) :]]
 
 
-def _with(cell: Text, text: str) -> Text:
+def _style(cell: Text, text: str) -> Text:
     """Returns text in the style of a cell."""
     from rich.text import Text
 
@@ -228,7 +228,7 @@ def _shortened(cells: list[Text], room: int) -> list[Text]:
     first, last = texts[0][:start], texts[0][len(texts[0]) - end :]
     first, last = middle_cut(first, _COMMON), middle_cut(last, _COMMON)
     return [
-        _with(cell, f"{first}{text[start : len(text) - end]}{last}")
+        _style(cell, f"{first}{text[start : len(text) - end]}{last}")
         for cell, text in zip(cells, texts, strict=True)
     ]
 

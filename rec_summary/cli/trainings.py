@@ -222,7 +222,7 @@ class AlertRequests:
 
     def __call__(self, transition: Transition) -> None:
         """Passes an alert on."""
-        self._waiting.pop(_key(transition), None)
+        self._waiting.pop(_alert_key(transition), None)
         # Two requests, as several ranks stop later than they record.
         if self._record:
             alerts = {valid(transition.rule.title)[:200]: int(transition.firing)}
@@ -249,7 +249,7 @@ class AlertRequests:
             if self._once:
                 self._complain(f"{error} The training was not asked to end.")
                 return
-            self._waiting[_key(transition)] = transition
+            self._waiting[_alert_key(transition)] = transition
             self._next = time.monotonic() + _ASK_SECS
             if not again:
                 self._complain(f"{error} This is tried again while the alert {title} fires.")
@@ -257,5 +257,5 @@ class AlertRequests:
             self._complain(f"the alert {title} cannot be sent to the training: {error}")
 
 
-def _key(transition: Transition) -> object:
+def _alert_key(transition: Transition) -> object:
     return transition.run, transition.rank, transition.tag, transition.rule

@@ -72,10 +72,10 @@ def hessian_plane(
     for name, value in origin.items():
         model.set(name, value)
     loss = float(model.loss())
-    start = _flat(origin, names)
+    start = _flattened(origin, names)
     step = max(_STEP, _ROUNDING * float(np.linalg.norm(start)))
     moves = moving(trajectory, origin, names, touched_only=touched_only)
-    free = np.flatnonzero(_flat(moves, names))
+    free = np.flatnonzero(_flattened(moves, names))
 
     def spread(vector: Floats) -> Floats:
         full = np.zeros(start.size)
@@ -85,7 +85,7 @@ def hessian_plane(
     def gradient(point: Floats) -> Floats:
         for name, value in _split(point, origin, names).items():
             model.set(name, value.astype(origin[name].dtype))
-        return _flat(model.gradient(names), names)
+        return _flattened(model.gradient(names), names)
 
     def product(vector: Floats) -> Floats:
         vector = vector.reshape(-1)
@@ -125,7 +125,7 @@ def _axis(eigenvalue: float, loss: float, size: int) -> Floats:
     return np.linspace(-reach, reach, size)
 
 
-def _flat(vector: Vector, names: Sequence[str]) -> Floats:
+def _flattened(vector: Vector, names: Sequence[str]) -> Floats:
     return np.concatenate([vector[name].reshape(-1).astype(np.float64) for name in names])
 
 

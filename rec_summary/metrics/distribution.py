@@ -106,7 +106,7 @@ class Distribution(State):
             self._count_few(flat.astype(np.float64), heavy)
             return
         if self.buckets:
-            places = self._places(flat.astype(np.int64))
+            places = self._bins_of(flat.astype(np.int64))
         else:
             numbers = flat.astype(np.float64)
             places = np.searchsorted(self.edges, numbers, side="right")
@@ -124,7 +124,7 @@ class Distribution(State):
         self.counts[-1] += (numbers.size if heavy is None else heavy.sum()) - sums[0]
         self.squares += _squares(heavy, present)
 
-    def _places(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    def _bins_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         """Returns the bins of categories."""
         hashed = (mix(numbers) % np.uint64(self.buckets)).astype(np.intp) + self.categories.size
         if not self.categories.size:

@@ -74,7 +74,7 @@ def values_of(
         metrics: The names of the metrics that have tags.
         metrics_of: Returns the metrics of a state by their names.
     """
-    entries = [_slice(_shown(name), state, metrics_of) for name, _, state in slices.slices()]
+    entries = [_slice(_label(name), state, metrics_of) for name, _, state in slices.slices()]
     shown = entries[: slices.shown]
     rest = _slice(OTHER, slices.other, metrics_of)
     if rest.metrics.get("examples"):
@@ -107,7 +107,7 @@ def quoted(name: str) -> str:
     return printable.replace("%", "%25").replace("/", "%2F")
 
 
-def _shown(name: str) -> str:
+def _label(name: str) -> str:
     """Returns the name of a value, in quotes if it could be that of all other values."""
     return f"'{name}'" if name.strip("'") == OTHER else name
 

@@ -289,7 +289,7 @@ class RemoteFile:
         except FileNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, "there is no such file", self._url) from error
         except Exception as error:
-            raise OSError(errno.EIO, _said_by(error), self._url) from error
+            raise OSError(errno.EIO, _message_of(error), self._url) from error
 
 
 def open_binary(path: str) -> PlainFile | RemoteFile:
@@ -474,7 +474,7 @@ def _trimmed(url: str) -> str:
     return url if url.endswith("://") else url.rstrip("/")
 
 
-def _said_by(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     return scrubbed(f"{type(error).__name__}: {error}").replace("\n", " ")[:500]
 
 
@@ -491,5 +491,5 @@ def _errors_of(url: Url, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         kind, done = (SourceError, "read") if what == SOURCE else (DestinationError, "written to")
-        expected = f"a place that can be {done} from here ({_said_by(error)})"
+        expected = f"a place that can be {done} from here ({_message_of(error)})"
         raise kind(three_part(what, verbatim(url), expected)) from error

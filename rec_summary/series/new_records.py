@@ -89,7 +89,7 @@ class NewRecords:
         self._frames = frames
         self._patience = patience
         self._clock = clock
-        self._places: dict[str, ReadPosition] = {}
+        self._positions: dict[str, ReadPosition] = {}
         self._times: dict[str, float] = {}  # the wall time of the last record, by file
         self._inside: set[str] = set()  # files whose place may be inside a record
         self._waiting: set[str] = set()
@@ -105,7 +105,7 @@ class NewRecords:
             file: The file.
             offset: Only records that end at this offset or before are skipped.
         """
-        self._places[file.path] = ReadPosition(file.nbytes if offset is None else offset)
+        self._positions[file.path] = ReadPosition(file.nbytes if offset is None else offset)
         self._times[file.path] = file.changed
         self._inside.add(file.path)
 
@@ -126,9 +126,9 @@ class NewRecords:
         files = tuple(files)
         newest = newest or (files[-1] if files else None)
         for file in files:
-            place, nbytes = self._place(file), file.nbytes
+            place, nbytes = self._position(file), file.nbytes
             if nbytes < place.offset:  # it was replaced by another file
-                place = self._places[file.path] = ReadPosition()
+                place = self._positions[file.path] = ReadPosition()
             if nbytes <= place.offset or not file.may_hold(changed_after):
                 continue
             if file.path in self._inside:
@@ -138,22 +138,22 @@ class NewRecords:
                 self._times[file.path] = float(batch.wall_times[-1])
                 yield batch
 
-    def _place(self, file: RecordFile) -> ReadPosition:
+    def _position(self, file: RecordFile) -> ReadPosition:
         """Returns where to go on in a file, which may be made of files that were read."""
-        place = self._places.get(file.path)
+        place = self._positions.get(file.path)
         if place is None:
             place = ReadPosition()
             if file.name.last is not None:
                 times = [
                     self._times.get(path, -math.inf)
-                    for path in self._places
+                    for path in self._positions
                     if os.path.dirname(path) == os.path.dirname(file.path)
                     and (name := parse_name(os.path.basename(path))) is not None
                     and file.name.covers(name)
                 ]
                 after = self._times[file.path] = max(times, default=-math.inf)
                 place = ReadPosition(behind(file, after))
-            self._places[file.path] = place
+            self._positions[file.path] = place
         return place
 
     def read(
@@ -243,7 +243,7 @@ class NewRecords:
     def keep(self, files: Iterable[RecordFile]) -> None:
         """Drops the state of all files but these."""
         kept = {file.path for file in files}
-        self._places = {path: place for path, place in self._places.items() if path in kept}
+        self._positions = {path: place for path, place in self._positions.items() if path in kept}
         self._waiting &= kept
         self._inside &= kept
         for memory in (self._times, self._tried, self._compared, self._unreadable, self._sizes):

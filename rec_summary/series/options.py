@@ -242,7 +242,7 @@ class Selection:
             files = (
                 file
                 for file in run.files
-                if file.name.kind is not Kind.SUMMARY or self._has(file.name.rank)
+                if file.name.kind is not Kind.SUMMARY or self._selects_rank(file.name.rank)
             )
             run = dataclasses.replace(run, files=tuple(files))
         if self.since.wall_time == -math.inf and self.until.wall_time == math.inf:
@@ -297,9 +297,9 @@ class Selection:
         """
         if self._ranks is None or len(ranks) == 1:
             return len(ranks) <= MOST_SUB_RUNS or rank == ranks[0]
-        return self._has(rank)
+        return self._selects_rank(rank)
 
-    def _has(self, rank: int) -> bool:
+    def _selects_rank(self, rank: int) -> bool:
         return any(first <= rank <= last for first, last in self._ranks or ())
 
     def plugin(self, dashboard: str) -> bool:

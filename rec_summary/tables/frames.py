@@ -287,7 +287,7 @@ class Records:
 
     def landscapes(self) -> list[RecordedLandscape]:
         """Returns all loss landscapes."""
-        pairs = self._found("loss_landscape", lambda value: from_landscape(value.loss_landscape))
+        pairs = self._recorded("loss_landscape", lambda value: from_landscape(value.loss_landscape))
         return [RecordedLandscape(**columns, landscape=landscape) for columns, landscape in pairs]
 
     def evaluations(self) -> pd.DataFrame:
@@ -335,12 +335,12 @@ class Records:
 
     def _table(self, kind: str, names: tuple[str, ...], fields: Any) -> pd.DataFrame:
         pd = _pandas()
-        values = [(*columns.values(), *parts) for columns, parts in self._found(kind, fields)]
+        values = [(*columns.values(), *parts) for columns, parts in self._recorded(kind, fields)]
         table = pd.DataFrame(values, columns=["run", "rank", "tag", "step", "wall_time", *names])
         types = {"run": "category", "tag": "category", "step": "int64", "wall_time": "float64"}
         return table.astype(types)
 
-    def _found(self, kind: str, fields: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+    def _recorded(self, kind: str, fields: Any) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yields where each value of a kind was recorded, and what `fields` returns for it."""
         for _, row in self._read(_fields, kind, fields, self._selection):
             yield row
@@ -437,7 +437,7 @@ def _scalar_frame(parts: Sequence[_Scalars]) -> pd.DataFrame:
     joined = concatenated([part.columns for part in parts])
     runs = sorted({part.run for part in parts})
     numbers = {run: number for number, run in enumerate(runs)}
-    run_codes = _short([numbers[part.run] for part in parts], runs)
+    run_codes = _smallest_codes([numbers[part.run] for part in parts], runs)
     ranks = np.array([part.rank for part in parts], np.int64)
     order = sorted(range(len(joined.tags)), key=joined.tags.__getitem__)
     return pd.DataFrame(
@@ -445,7 +445,7 @@ def _scalar_frame(parts: Sequence[_Scalars]) -> pd.DataFrame:
             "run": pd.Categorical.from_codes(np.repeat(run_codes, sizes), runs),
             "rank": np.repeat(ranks, sizes),
             "tag": pd.Categorical.from_codes(
-                _short(np.argsort(order), order)[joined.codes],
+                _smallest_codes(np.argsort(order), order)[joined.codes],
                 [joined.tags[number] for number in order],
             ),
             "step": joined.steps,
@@ -456,7 +456,7 @@ def _scalar_frame(parts: Sequence[_Scalars]) -> pd.DataFrame:
     )
 
 
-def _short(codes: Any, categories: Sequence[Any]) -> np.ndarray[Any, Any]:
+def _smallest_codes(codes: Any, categories: Sequence[Any]) -> np.ndarray[Any, Any]:
     """Returns codes of categories in as few bytes as pandas has them, without a copy by it."""
     return np.array(codes, np.min_scalar_type(-len(categories)))
 

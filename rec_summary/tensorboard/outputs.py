@@ -68,7 +68,7 @@ class Tags:
         self._taken = set(self._shown.values())
         self._recorded = {tag for tag, _, _ in self._shown}
 
-    def knows(self, tag: str) -> bool:
+    def has(self, tag: str) -> bool:
         """Whether a series that was recorded under `tag` has a tag."""
         return tag in self._recorded
 
@@ -263,7 +263,7 @@ class RunOutput(abc.ABC):
         """Whether there is a value with this recorded tag."""
         with self._lock:
             self._pass_on(self._buffer.flush())
-            return self._tags.knows(tag)
+            return self._tags.has(tag)
 
     @abc.abstractmethod
     def put(self, step: int, wall_time: float, kind: str, points: list[Point]) -> None:
@@ -417,7 +417,7 @@ class Names:
         """Adds names that are in use already."""
         self._taken.update(names)
 
-    def apart(self, runs: Iterable[str]) -> Iterator[Names]:
+    def split(self, runs: Iterable[str]) -> Iterator[Names]:
         """Yields names for each run alone: those reserved at it and below, none in use yet."""
         order = sorted(self._runs)
         for run in runs:

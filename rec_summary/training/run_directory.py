@@ -198,7 +198,7 @@ def announce(named: str, choice: Choice, rank: int) -> None:
     if rank:
         return
     changes = ", ".join(
-        f"{name} {_short(before)} -> {_short(now)}"
+        f"{name} {_shortened(before)} -> {_shortened(now)}"
         for name, (before, now) in choice.differences.items()
     )
     if changes and path != named:
@@ -236,7 +236,7 @@ def came_second(other: str, directory: str) -> str:
     )
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     # The earlier value comes from a file that anybody may have written.
     text = "".join(character if character.isprintable() else "?" for character in text)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -60,7 +60,7 @@ def count_float32(
     places = np.empty(size + size % 2, np.uint8)
     for start in range(0, size, _BLOCK):
         block = values[start : start + _BLOCK]
-        _place(block, low, scale, edges, doubt, places[start : start + block.size])
+        _write_bins(block, low, scale, edges, doubt, places[start : start + block.size])
     if size < _PAIRS_FROM:
         return np.bincount(places[:size], minlength=bins)
     if size % 2:
@@ -70,7 +70,7 @@ def count_float32(
     return counts
 
 
-def _place(
+def _write_bins(
     block: Vector,
     low: float,
     scale: float,

@@ -146,7 +146,7 @@ def _print_value(run: str, rank: int, tag: str, step: int, wall_time: float, val
         origin = {"run": run, "rank": rank, "tag": tag, "step": step}
         print_json({**origin, "wall_time": wall_time, "value": value}, indent=None)
         return
-    click.echo(f"{_name(run, rank)}  {one_line(tag)}  step {step}  {value:.6g}")
+    click.echo(f"{_name_with_rank(run, rank)}  {one_line(tag)}  step {step}  {value:.6g}")
 
 
 def _show_table(
@@ -168,7 +168,7 @@ def _show_table(
     out.print(_table(reading, None, limit))
 
 
-def _name(run: str, rank: int) -> str:
+def _name_with_rank(run: str, rank: int) -> str:
     return one_line(run) + (f" rank {rank}" if rank else "")
 
 
@@ -200,7 +200,7 @@ def _rows(reading: Tail, listed: Sequence[ScalarSeries]) -> Iterator[list[str | 
     width = _SPARK if console().size.width >= 110 else _SPARK // 2
     before, now = None, time.time()
     for series in listed:
-        name = _name(series.run, series.rank)
+        name = _name_with_rank(series.run, series.rank)
         if name != before:
             status = reading.status.get(series.run, "UNKNOWN").lower()
             yield [Text(f"{name} ({status})", style="bold"), *[""] * (len(_HEADS) - 1)]

@@ -45,7 +45,7 @@ class SeenCounts(State):
         unique, inverse, counts = np.unique(ids, return_inverse=True, return_counts=True)
         places = np.stack([mix(unique, row) % np.uint64(self.width) for row in range(_DEPTH)])
         places = places.astype(np.intp)
-        before = self._at(places).min(axis=0).astype(np.int64)
+        before = self._counts(places).min(axis=0).astype(np.int64)
         after = np.minimum(before + counts, _MOST).astype(np.uint8)
         for row, cells in zip(self._counters, places, strict=True):
             np.maximum.at(row, cells, after)
@@ -61,7 +61,7 @@ class SeenCounts(State):
         """Returns the share of new ids that are taken for ids that were there `count` times."""
         return float(np.prod((self._counters >= count).mean(axis=1)))
 
-    def _at(self, places: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
+    def _counts(self, places: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
         return np.stack([row[cells] for row, cells in zip(self._counters, places, strict=True)])
 
     def _add(self, other: SeenCounts) -> None:

@@ -107,7 +107,7 @@ def repair(
                 copy = os.path.join(target, os.path.basename(file.path))
                 files.append(_copy(reader, copy))
             done += file.nbytes
-        other += _others(run)
+        other += _other_files(run)
     if progress is not None:
         progress("", done, done)
     return RepairReport(tuple(files), tuple(unreadable), other)
@@ -235,7 +235,7 @@ def _plausible(window: bytes, remaining: int, most: int) -> Iterator[int]:
     yield from offsets[fits].tolist()
 
 
-def _others(run: Run) -> int:
+def _other_files(run: Run) -> int:
     if isinstance(run.path, Url):
         return 0
     ours = {file.path for file in run.files}

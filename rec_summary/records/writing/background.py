@@ -127,9 +127,9 @@ class BackgroundWriter(Generic[Item]):
         moves = True
         while moves and not self._has_room(nbytes):
             done = self._done
-            moves = self._changed.wait_for(functools.partial(self._beyond, done), self._block_secs)
+            moves = self._changed.wait_for(functools.partial(self._moved, done), self._block_secs)
 
-    def _beyond(self, done: int) -> bool:
+    def _moved(self, done: int) -> bool:
         return self._done > done
 
     def flush(self, timeout: float = CLOSE_SECS) -> bool:

@@ -63,12 +63,12 @@ def _position(file: RecordFile) -> Position | None:
                     if batch.kind == "summary":
                         steps += zip(batch.wall_times.tolist(), batch.steps.tolist(), strict=True)
         if steps or not start:
-            return _of(steps)
+            return _of_steps(steps)
         nbytes *= 16
     return None
 
 
-def _of(steps: list[tuple[float, int]]) -> Position | None:
+def _of_steps(steps: list[tuple[float, int]]) -> Position | None:
     if not steps:
         return None
     # Behind the last restart, steps and times only grow.

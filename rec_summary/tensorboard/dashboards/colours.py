@@ -41,7 +41,7 @@ def sequential(values: npt.ArrayLike) -> Pixels:
     Returns:
         An array with one axis more: red, green, blue.
     """
-    scaled, missing = _known(values, 0.0)
+    scaled, missing = _clipped(values, 0.0)
     light = _DARKEST + (_LIGHTEST - _DARKEST) * scaled
     angle = 2 * math.pi * (_START / 3 + _TURNS * light)
     away = _HUE * light * (1 - light) / 2
@@ -51,12 +51,12 @@ def sequential(values: npt.ArrayLike) -> Pixels:
 
 def diverging(values: npt.ArrayLike) -> Pixels:
     """Returns the colours of values from -1 (blue) over 0 (nearly white) to 1 (red)."""
-    scaled, missing = _known(values, -1.0)
+    scaled, missing = _clipped(values, -1.0)
     channels = [np.interp(scaled, _STOPS, channel) for channel in _DIVERGING.T]
     return _pixels(np.stack(channels, axis=-1), missing)
 
 
-def _known(values: npt.ArrayLike, least: float) -> tuple[npt.NDArray[np.float64], Any]:
+def _clipped(values: npt.ArrayLike, least: float) -> tuple[npt.NDArray[np.float64], Any]:
     array = np.asarray(values, dtype=np.float64)
     missing = np.isnan(array)
     return np.clip(np.where(missing, 0.0, array), least, 1.0), missing

@@ -53,10 +53,10 @@ def picture(tag: str, draw: Callable[[], Image.Image | bytes]) -> Point:
         tag: The series.
         draw: Returns a picture in red, green and blue, or a PNG that has alpha, too.
     """
-    return Point(tag, IMAGES, functools.partial(_drawn, draw))
+    return Point(tag, IMAGES, functools.partial(_rendered, draw))
 
 
-def _drawn(draw: Callable[[], Image.Image | bytes]) -> Any:
+def _rendered(draw: Callable[[], Image.Image | bytes]) -> Any:
     picture = draw()
     if isinstance(picture, bytes):
         return encoded(picture, channels=4)

@@ -247,7 +247,7 @@ def _exported(
         if logdir.has(run.name):
             RunExporter(run, trial)
     work = functools.partial(_export_one, logdir.path, logdir.claims.mark, options)
-    units = list(zip(runs, names.apart(run.name for run in runs), strict=True))
+    units = list(zip(runs, names.split(run.name for run in runs), strict=True))
     for index, result, error in run_units(engine, work, units, sizes=sizes):
         name = runs[index].name
         if error is not None:

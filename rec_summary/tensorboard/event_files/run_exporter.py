@@ -149,7 +149,7 @@ class RunExporter(RunReader):
         self._uncommitted = 0
 
     def _begin_again(self) -> None:
-        self._stale = self._targets.give_up()
+        self._stale = self._targets.discard_all()
         remove_cursor(self._logdir, self._run.name)
         self._begin(None)
 

@@ -349,7 +349,7 @@ class TensorBoardRuns(RunOutputs[TensorBoardRun]):
         states = {name: output.state() for name, output in self._outputs.items()}
         return {name: state for name, state in states.items() if state is not None}
 
-    def give_up(self) -> list[str]:
+    def discard_all(self) -> list[str]:
         """Closes all files, releases the names, and returns the names of all opened runs."""
         self.close()
         self._destination.names.release(self.targets.names.values())

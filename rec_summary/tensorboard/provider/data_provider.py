@@ -33,7 +33,7 @@ _BLOBS: Final = {"images": 3}  # width, height, image; a value of any other plug
 _NAMED: Final = ("scalars", "histograms", "images")  # as TensorBoard's own loader has it
 _EVERYTHING: Final = 1 << 62
 _POINT_BYTES: Final = 20  # of a scalar, in a message
-_Found = dict[str, dict[str, Any]]
+_ByRun = dict[str, dict[str, Any]]
 _LOADERS: Final[list[Any]] = []  # a loader ends when nothing refers to it
 
 
@@ -63,11 +63,11 @@ class ScalarPoints(Sequence[Any]):
         return map(provider.ScalarDatum, self.steps, self.wall_times, self.values)
 
 
-def _with_others(method: Callable[..., _Found]) -> Callable[..., _Found]:
+def _with_others(method: Callable[..., _ByRun]) -> Callable[..., _ByRun]:
     """Adds what the other provider answers; where both have a series, that of records counts."""
 
     @functools.wraps(method)
-    def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _Found:
+    def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _ByRun:
         result = method(self, ctx, **asked)
         if self.other is not None:
             others = getattr(self.other, method.__name__)(ctx, **asked) or {}
@@ -78,11 +78,11 @@ def _with_others(method: Callable[..., _Found]) -> Callable[..., _Found]:
     return answer
 
 
-def _with_experiment(method: Callable[..., _Found]) -> Callable[..., _Found]:
+def _with_experiment(method: Callable[..., _ByRun]) -> Callable[..., _ByRun]:
     """Adds the tag that says which metrics matter, where HParams asks for all tags."""
 
     @functools.wraps(method)
-    def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _Found:
+    def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _ByRun:
         result = method(self, ctx, **asked)
         wanted = asked.get("run_tag_filter")
         is_all = wanted is None or (wanted.runs is None and wanted.tags is None)
@@ -130,27 +130,27 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         return runs
 
     @_with_others
-    def list_scalars(self, ctx: Any = None, **asked: Any) -> _Found:
+    def list_scalars(self, ctx: Any = None, **asked: Any) -> _ByRun:
         """Returns a `ScalarTimeSeries` for each run and tag."""
         return self._listed(summary_pb2.DATA_CLASS_SCALAR, provider.ScalarTimeSeries, asked)
 
     @_with_others
     def read_scalars(
         self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
-    ) -> _Found:
+    ) -> _ByRun:
         """Returns `ScalarPoints` for each run and tag.
 
         Raises:
             InvalidArgumentError: The answer would be too large, as in the methods below.
         """
-        read = functools.partial(_scalars, most=_most(downsample), size=_Size())
-        return self._found(summary_pb2.DATA_CLASS_SCALAR, read, **asked)
+        read = functools.partial(_scalars, most=_limit(downsample), size=_Size())
+        return self._collect(summary_pb2.DATA_CLASS_SCALAR, read, **asked)
 
     @_with_others
-    def read_last_scalars(self, ctx: Any = None, **asked: Any) -> _Found:
+    def read_last_scalars(self, ctx: Any = None, **asked: Any) -> _ByRun:
         """Returns the last `ScalarDatum` for each run and tag."""
         size = _Size()
-        return self._found(
+        return self._collect(
             summary_pb2.DATA_CLASS_SCALAR,
             lambda run, tag, series: _scalars(run, tag, series, 1, size)[-1],
             **asked,
@@ -158,17 +158,17 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
 
     @_with_experiment
     @_with_others
-    def list_tensors(self, ctx: Any = None, **asked: Any) -> _Found:
+    def list_tensors(self, ctx: Any = None, **asked: Any) -> _ByRun:
         """Returns a `TensorTimeSeries` for each run and tag."""
         return self._listed(summary_pb2.DATA_CLASS_TENSOR, provider.TensorTimeSeries, asked)
 
     @_with_others
     def read_tensors(
         self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
-    ) -> _Found:
+    ) -> _ByRun:
         """Returns a list of `TensorDatum` for each run and tag."""
-        size, most = _Size(), _most(downsample)
-        answer = self._found(
+        size, most = _Size(), _limit(downsample)
+        answer = self._collect(
             summary_pb2.DATA_CLASS_TENSOR,
             lambda run, tag, series: (run, series, series.places(most), size),
             **asked,
@@ -180,7 +180,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         }
 
     @_with_others
-    def list_blob_sequences(self, ctx: Any = None, **asked: Any) -> _Found:
+    def list_blob_sequences(self, ctx: Any = None, **asked: Any) -> _ByRun:
         """Returns a `BlobSequenceTimeSeries` for each run and tag."""
         make = functools.partial(
             provider.BlobSequenceTimeSeries, max_length=_BLOBS.get(asked["plugin_name"], 1)
@@ -190,10 +190,10 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
     @_with_others
     def read_blob_sequences(
         self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
-    ) -> _Found:
+    ) -> _ByRun:
         """Returns a list of `BlobSequenceDatum` for each run and tag."""
-        size, most = _Size(), _most(downsample)
-        return self._found(
+        size, most = _Size(), _limit(downsample)
+        return self._collect(
             summary_pb2.DATA_CLASS_BLOB_SEQUENCE,
             lambda run, tag, series: [
                 _blobs(run, series.plugin.name, tag, place, size) for place in series.places(most)
@@ -214,7 +214,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         run_name, plugin_name, tag, step, number = _parsed(blob_key)
         for run in self._index.served([run_name]):
             with run.lock:
-                series = run.one(plugin_name, tag, summary_pb2.DATA_CLASS_BLOB_SEQUENCE)
+                series = run.find(plugin_name, tag, summary_pb2.DATA_CLASS_BLOB_SEQUENCE)
                 place = None if series is None else series.at(step)
             if place is not None:
                 tensor = series.tensor(place)
@@ -224,15 +224,15 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
 
     def recorded(self, **asked: Any) -> set[str]:
         """Returns the tags of the scalars in records."""
-        series = self._found(summary_pb2.DATA_CLASS_SCALAR, lambda *_: None, **asked)
+        series = self._collect(summary_pb2.DATA_CLASS_SCALAR, lambda *_: None, **asked)
         return {tag for tags in series.values() for tag in tags}
 
-    def _listed(self, data_class: int, make: Callable[..., Any], asked: dict[str, Any]) -> _Found:
-        return self._found(
+    def _listed(self, data_class: int, make: Callable[..., Any], asked: dict[str, Any]) -> _ByRun:
+        return self._collect(
             data_class, lambda run, tag, series: make(**_facts(run, tag, series)), **asked
         )
 
-    def _found(
+    def _collect(
         self,
         data_class: int,
         make: Callable[[ServedRun, str, Any], Any],
@@ -240,10 +240,10 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         experiment_id: str,
         plugin_name: str,
         run_tag_filter: Any = None,
-    ) -> _Found:
+    ) -> _ByRun:
         """Returns what `make` makes of each series that is asked for, by run and tag."""
         wanted = run_tag_filter or provider.RunTagFilter()
-        answer: _Found = {}
+        answer: _ByRun = {}
         for run in self._index.served(wanted.runs):
             with run.lock:
                 for tag, series in run.series(plugin_name, data_class):
@@ -263,7 +263,7 @@ def _facts(run: ServedRun, tag: str, series: Any) -> dict[str, Any]:
     }
 
 
-def _most(downsample: int | None) -> int:
+def _limit(downsample: int | None) -> int:
     return _EVERYTHING if downsample is None else max(downsample, 0)
 
 

@@ -62,7 +62,7 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
     def is_active(self) -> bool:
         """Whether a run has a table; a thread looks for one, since that may take long."""
         if not self._has_tables and (self._search is None or not self._search.is_alive()):
-            self._search = threading.Thread(target=self._look, daemon=True)
+            self._search = threading.Thread(target=self._find_tables, daemon=True)
             self._search.start()
             self._search.join(_PATIENCE_SECS)
         return self._has_tables
@@ -73,15 +73,15 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
             es_module_path="/index.js", disable_reload=True, tab_name="Projector"
         )
 
-    def _look(self) -> None:
-        self._has_tables = any(_shows(record) for record in self._places().values())
+    def _find_tables(self) -> None:
+        self._has_tables = any(_shows(record) for record in self._recorded_runs().values())
 
-    def _places(self) -> dict[str, ServedRuns]:
+    def _recorded_runs(self) -> dict[str, ServedRuns]:
         """Returns the recorded runs by name."""
         return {loader.run.name: loader for loader in self._index.recorded()}
 
     def _runs(self, request: Request) -> Response:
-        names = [name for name, record in self._places().items() if _shows(record)]
+        names = [name for name, record in self._recorded_runs().items() if _shows(record)]
         return _response(request, names, "application/json")
 
     def _answered(
@@ -90,7 +90,7 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         """Returns the answer about a place and a table, or why there is none."""
         run, name = (request.args.get(parameter, "") for parameter in ("run", "name"))
         try:
-            content, kind = answer(self._places()[run], name)
+            content, kind = answer(self._recorded_runs()[run], name)
         except KeyError:
             return _response(request, "there is no such run or table", "text/plain", 404)
         except (RecSummaryError, ValueError, OSError, MemoryError) as error:

@@ -348,7 +348,7 @@ class RunIndex:
                     del self._waiting[entry.run.path]
                     self._has_changed = True
                     if time.time() - entry.changed > _RESTING_SECS and entry.run.nbytes < _SMALL:
-                        self._rest(entry.run.path)
+                        self._unload(entry.run.path)
                 entry.portions += 1
 
     def _group(self) -> None:
@@ -445,7 +445,7 @@ class RunIndex:
         name = valid(run.name)
         return self._names.claim_run(name) if name == run.name else self._names.claim(name)
 
-    def _rest(self, path: str) -> None:
+    def _unload(self, path: str) -> None:
         """Keeps what is shown of a run; it is read again from its beginning when it goes on."""
         loader = self._loaders.get(path)
         if loader is not None and not loader.is_waiting:

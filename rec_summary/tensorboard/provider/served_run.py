@@ -367,12 +367,12 @@ class ServedRun:
                     values[tag] = recorded
         return values
 
-    def one(self, plugin_name: str, tag: str, data_class: int) -> Any:
+    def find(self, plugin_name: str, tag: str, data_class: int) -> Any:
         """Returns a series; None if there is no such series."""
         series = self._series.get(plugin_name, {}).get(tag)
         return series if series and series.plugin.metadata.data_class == data_class else None
 
-    def of(self, plugin_name: str) -> dict[str, Series]:
+    def of_plugin(self, plugin_name: str) -> dict[str, Series]:
         """Returns the series of a plugin by tag, to add to."""
         return self._series.setdefault(plugin_name, {})
 

@@ -236,15 +236,15 @@ class Reader:
             kind, where = place
             try:
                 if kind == "output":
-                    value = _at(outputs, where, "outputs of the training network")
+                    value = _element(outputs, where, "outputs of the training network")
                 elif kind == "input":
-                    value = _at(inputs, where, "columns of the batch")
+                    value = _element(inputs, where, "columns of the batch")
                 elif kind == "call":
                     value = where(inputs, outputs)
                 elif (probed := Operator(PROBE, where)) in operators:
                     value = operators[probed]
                 elif where in self._columns:
-                    value = _at(inputs, self._columns[where], "columns of the batch")
+                    value = _element(inputs, self._columns[where], "columns of the batch")
                 else:
                     value = self._operator(operators, where, "" if inputs else _NO_BATCH)
                 if not (self._on_host and type(value) is Tensor):
@@ -318,7 +318,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
-def _at(parts: tuple[Any, ...], index: int, what: str) -> Any:
+def _element(parts: tuple[Any, ...], index: int, what: str) -> Any:
     if not -len(parts) <= index < len(parts):
         expected = f"a position among the {len(parts)} {what}"
         if what.startswith("outputs"):

@@ -59,8 +59,8 @@ def facts(landscape: Landscape) -> dict[str, object]:
     finite = np.isfinite(z)
     entries: dict[str, object] = {
         "plane": landscape.decomposition or "not stated",
-        "explained variance of the path": _all(f"{share:.1%}" for share in landscape.explained),
-        "eigenvalues": _all(f"{value:.6g}" for value in landscape.eigenvalues),
+        "explained variance of the path": _joined(f"{share:.1%}" for share in landscape.explained),
+        "eigenvalues": _joined(f"{value:.6g}" for value in landscape.eigenvalues),
         "seed": landscape.seed,
         "parameters that move": None,
         "samples": f"{landscape.samples:,}" if landscape.samples else None,
@@ -77,19 +77,19 @@ def facts(landscape: Landscape) -> dict[str, object]:
     if finite.any():
         row, column = np.unravel_index(int(np.where(finite, z, np.inf).argmin()), z.shape)
         least = (landscape.x[column], landscape.y[row], z[row, column])
-        entries["least loss"] = _placed(*least)
+        entries["least loss"] = _loss_at(*least)
         entries["greatest loss"] = f"{z[finite].max():.6g}"
     if len(landscape.path):
         entries["loss at the start of the path"] = f"{landscape.path[0, 2]:.6g}"
         entries["loss at the end of the path"] = f"{landscape.path[-1, 2]:.6g}"
     if landscape.convergence is not None:
-        entries["loss where training had converged"] = _placed(*landscape.convergence)
+        entries["loss where training had converged"] = _loss_at(*landscape.convergence)
     return entries
 
 
-def _all(texts: Iterable[str]) -> str | None:
+def _joined(texts: Iterable[str]) -> str | None:
     return " and ".join(texts) or None
 
 
-def _placed(x: float, y: float, loss: float) -> str:
+def _loss_at(x: float, y: float, loss: float) -> str:
     return f"{loss:.6g} at ({x:.4g}, {y:.4g})"
