@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.alerts.rules import Rule
 from rec_summary.alerts.states import NewData, Transition
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import Columns, by_tag
 from rec_summary.series.options import Selection
 from rec_summary.series.overview.rows import shows_life
-
-if TYPE_CHECKING:
-    from rec_summary.alerts.watching import WatchReport
 
 
 class LastValue(NamedTuple):
@@ -59,6 +57,23 @@ class LastOfRun:
         if self.state is None:
             return True
         return shows_life(self.run, self.state, max(self.recorded.values(), default=0.0))
+
+
+@dataclass(frozen=True)
+class WatchReport:
+    """What a watch has found so far.
+
+    Attributes:
+        firing: The alerts that fire, as they were when they began.
+        unmatched: The rules that nothing has matched.
+        runs: How many runs there are.
+        problem_count: How many problems there were.
+    """
+
+    firing: tuple[Transition, ...]
+    unmatched: tuple[Rule, ...]
+    runs: int
+    problem_count: int
 
 
 class LastValues:

@@ -33,9 +33,9 @@ from rec_summary.errors import RecSummaryError, three_part
 from rec_summary.scrubbing import scrubbed
 
 if TYPE_CHECKING:
+    from rec_summary.alerts.last_values import WatchReport
     from rec_summary.alerts.rules import Rule
     from rec_summary.alerts.states import Transition
-    from rec_summary.alerts.watching import WatchReport
     from rec_summary.records.reading.runs import Run
     from rec_summary.records.remote import Upload, Url
 

@@ -189,7 +189,7 @@ def answers_to(run: Run, state: RunState, request: Request, wait: float) -> Answ
         # Of several ranks, the others may get to the step after the first one has ended.
         is_alive = state.rank_size > 1 or writer_is_alive(run.path, state) is not False
         for rank in run.ranks:
-            for batch in records.batches(run.of(Kind.LINEAGE, rank)):
+            for batch in records.batches(run.files_of(Kind.LINEAGE, rank)):
                 for record in batch.records():
                     note = record.event.note
                     if record.kind == "note" and note.request == request.id:

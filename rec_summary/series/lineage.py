@@ -328,7 +328,7 @@ def parameters_of(runs: Iterable[Run], report: Report) -> dict[str, dict[str, Pl
 
 def lineage_events(run: Run, rank: int, report: Report) -> Iterator[Record]:
     """Yields the events of a rank's lineage files."""
-    for file in run.of(Kind.LINEAGE, rank):
+    for file in run.files_of(Kind.LINEAGE, rank):
         for batch in read_batches(file, report):
             yield from batch.records()
 

@@ -297,7 +297,7 @@ def newest_part(run: Run, nbytes: int) -> dict[RecordFile, int]:
     begins = {}
     for rank in run.ranks:
         left = nbytes // len(run.ranks)
-        for file in reversed(run.of(Kind.SUMMARY, rank)):
+        for file in reversed(run.files_of(Kind.SUMMARY, rank)):
             size = file.nbytes
             begins[file] = max(size - left, 0)
             left = max(left - size, 0)

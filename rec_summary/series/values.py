@@ -267,7 +267,7 @@ class _Place(NamedTuple):
 
 def _summary_files(run: Run) -> Iterator[tuple[int, RecordFile]]:
     for rank in run.ranks:
-        for file in run.of(Kind.SUMMARY, rank):
+        for file in run.files_of(Kind.SUMMARY, rank):
             yield rank, file
 
 

@@ -109,7 +109,7 @@ def has_best(tag: str, group: str = "") -> bool:
 def _tags_of(run: Run) -> Iterator[str]:
     nbytes = 0
     for rank in run.ranks[:1]:
-        for file in run.of(Kind.SUMMARY, rank):
+        for file in run.files_of(Kind.SUMMARY, rank):
             for batch in read_batches(file, Report()):
                 yield from (tag for kind, tag in batch.series() if kind == SCALAR)
                 nbytes += batch.end_offset - batch.offset

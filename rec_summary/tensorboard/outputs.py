@@ -526,7 +526,7 @@ class RunOutputs(abc.ABC, Generic[Output]):
         if name not in self._outputs:
             files = self.run.files
             if rank is not None and name != self.run.name:
-                files = tuple(file for kind in Kind for file in self.run.of(kind, rank))
+                files = tuple(file for kind in Kind for file in self.run.files_of(kind, rank))
             stamp = min((file.name.stamp for file in files), default=0)
             is_evaluation = name == self.targets.names.get("evaluation")
             self._outputs[name] = self._new(name, stamp, is_evaluation=is_evaluation)

@@ -16,9 +16,10 @@ import pytest
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2
 from rec_summary.alerts import watching as watching_module
+from rec_summary.alerts.last_values import WatchReport
 from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
-from rec_summary.alerts.watching import EVERYTHING, WatchReport, watch
+from rec_summary.alerts.watching import EVERYTHING, watch
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.options import Since

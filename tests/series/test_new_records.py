@@ -118,7 +118,7 @@ def test_the_newest_part_of_a_run(source: Path) -> None:
         for file, begin in begins.items():
             records.skip(file, begin)
         for rank in (0, 1):
-            batches = records.batches(run.of(Kind.SUMMARY, rank))
+            batches = records.batches(run.files_of(Kind.SUMMARY, rank))
             found = [step for batch in batches if batch.count for step in batch.steps.tolist()]
             assert found == list(range(61 - len(found), 61))
             assert least <= len(found) <= most

@@ -16,7 +16,7 @@ def messages(directory: Path, kind: Kind, message: Any) -> Iterator[Any]:
     """Yields the messages of one kind in a record directory, oldest first."""
     [run] = find_runs(directory)
     for rank in run.ranks:
-        for file in run.of(kind, rank):
+        for file in run.files_of(kind, rank):
             with RecordReader(file.path) as reader:
                 for record in reader:
                     yield message.FromString(record.payload)

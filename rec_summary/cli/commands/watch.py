@@ -29,8 +29,8 @@ from rec_summary.cli.output import (
 if TYPE_CHECKING:
     import threading
 
+    from rec_summary.alerts.last_values import WatchReport
     from rec_summary.alerts.states import Transition
-    from rec_summary.alerts.watching import WatchReport
     from rec_summary.series.discovery.run_poller import RunPoller
 
 EXAMPLES: Final = """\b

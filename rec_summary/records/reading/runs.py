@@ -130,7 +130,7 @@ class Run:
         """The size of all its record files at this moment."""
         return sum(file.nbytes for file in self.files)
 
-    def of(self, kind: Kind, rank: int) -> tuple[RecordFile, ...]:
+    def files_of(self, kind: Kind, rank: int) -> tuple[RecordFile, ...]:
         """The files of one kind and rank, in the order of creation."""
         return tuple(self._by_rank.get((kind, rank), ()))
 

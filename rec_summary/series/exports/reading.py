@@ -139,7 +139,7 @@ class FileReader:
         """
         for rank in self._run.ranks:
             for kind in (Kind.SUMMARY, Kind.LINEAGE):
-                files = self._run.of(kind, rank)
+                files = self._run.files_of(kind, rank)
                 for file in files:
                     # The graph is in the first summary file.
                     is_read = kind is Kind.LINEAGE or file is files[0]

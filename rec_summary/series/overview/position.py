@@ -43,7 +43,7 @@ def positions(run: Run) -> dict[int, Position]:
     """
     positions = {}
     for rank in run.ranks:
-        for file in reversed(run.of(Kind.SUMMARY, rank)):
+        for file in reversed(run.files_of(Kind.SUMMARY, rank)):
             position = _position(file)
             if position is not None:
                 positions[rank] = position

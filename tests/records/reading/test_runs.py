@@ -39,7 +39,7 @@ def test_files_come_in_the_order_of_their_beginning_whatever_the_digits(tmp_path
     touch_run(tmp_path, 999_999_999, rank=1)
     [run] = find_runs(tmp_path)
     assert run.ranks == (0, 1)
-    assert [file.name.stamp for file in run.of(Kind.SUMMARY, 0)] == [
+    assert [file.name.stamp for file in run.files_of(Kind.SUMMARY, 0)] == [
         999_999_999,
         1_700_000_000,
         10_000_000_000,
@@ -113,6 +113,6 @@ def test_the_files_of_thousands_of_ranks_are_not_searched_for_each_rank(tmp_path
         touch_run(tmp_path, rank=rank)
     [run] = find_runs(tmp_path)
     run = dataclasses.replace(run, files=Counted(run.files))
-    assert [len(run.of(Kind.SUMMARY, rank)) for rank in run.ranks] == [1] * 50
-    assert (run.of(Kind.LINEAGE, 0), run.of(Kind.SUMMARY, 50)) == ((), ())
+    assert [len(run.files_of(Kind.SUMMARY, rank)) for rank in run.ranks] == [1] * 50
+    assert (run.files_of(Kind.LINEAGE, 0), run.files_of(Kind.SUMMARY, 50)) == ((), ())
     assert Counted.count == 1

@@ -18,7 +18,7 @@ from tests.support.waiting import PATIENCE_SECS
 
 
 def payloads(run, kind):
-    [file] = run.of(kind, run.ranks[0])
+    [file] = run.files_of(kind, run.ranks[0])
     with RecordReader(file.path) as reader:
         return [record.payload for record in reader]
 
@@ -88,7 +88,7 @@ def flat(lists):
 def steps(directory):
     [run] = find_runs(directory)
     found = []
-    for file in run.of(Kind.SUMMARY, 0):
+    for file in run.files_of(Kind.SUMMARY, 0):
         with RecordReader(file.path) as reader:
             events = [summary_pb2.Event.FromString(record.payload) for record in reader]
         assert events[0].version == FILE_VERSION
@@ -106,9 +106,9 @@ def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost(tmp_path):
     assert len(found) > 10
     assert flat(found) == list(range(1, 101))
     [run] = find_runs(tmp_path)
-    sizes = [os.path.getsize(file.path) for file in run.of(Kind.SUMMARY, 0)]
+    sizes = [os.path.getsize(file.path) for file in run.files_of(Kind.SUMMARY, 0)]
     assert max(sizes) < 1000 + 300
-    assert len(run.of(Kind.LINEAGE, 0)) == 1
+    assert len(run.files_of(Kind.LINEAGE, 0)) == 1
 
 
 def test_a_limit_below_one_record_still_records_everything(tmp_path):
@@ -140,7 +140,7 @@ def test_a_budget_of_bytes_is_kept(tmp_path):
         writer.write(Sized(step))
     writer.close()
     [run] = find_runs(tmp_path)
-    assert sum(os.path.getsize(file.path) for file in run.of(Kind.SUMMARY, 0)) <= 5000 + 300
+    assert sum(os.path.getsize(file.path) for file in run.files_of(Kind.SUMMARY, 0)) <= 5000 + 300
     assert flat(steps(tmp_path))[-1] == 200
 
 
@@ -159,17 +159,17 @@ def test_prefix_and_suffix_stay_the_same_in_every_file(tmp_path):
     writer.close()
     assert flat(steps(tmp_path)) == list(range(1, 21))
     [run] = find_runs(tmp_path)
-    names = [os.path.basename(file.path) for file in run.of(Kind.SUMMARY, 0)]
+    names = [os.path.basename(file.path) for file in run.files_of(Kind.SUMMARY, 0)]
     assert len(names) > 2
     assert all(name.startswith("mine.out.") and name.endswith("_v2") for name in names)
-    [lineage] = run.of(Kind.LINEAGE, 0)
+    [lineage] = run.files_of(Kind.LINEAGE, 0)
     assert os.path.basename(lineage.path).startswith("mine.out.")
 
 
 def steps_in(directory):
     [run] = find_runs(directory)
     found = []
-    for file in run.of(Kind.SUMMARY, 0):
+    for file in run.files_of(Kind.SUMMARY, 0):
         with RecordReader(file.path) as reader:
             events = [summary_pb2.Event.FromString(record.payload) for record in reader]
         assert events[0].version == FILE_VERSION

@@ -60,7 +60,7 @@ def server(
 def recorded(mindspore_export: Exported) -> dict[int, Any]:
     """The recorded events by step, the last one of each, read without the export."""
     [run] = find_runs(mindspore_export.source)
-    [file] = run.of(Kind.SUMMARY, 0)
+    [file] = run.files_of(Kind.SUMMARY, 0)
     found = {}
     with RecordReader(file.path) as reader:
         for record in reader:

@@ -132,7 +132,7 @@ def test_records_that_are_framed_and_converted_in_turn_give_the_same_bytes(tmp_p
         ),
     )
     [run] = find_runs(str(tmp_path / "records"))
-    [file] = run.of(Kind.SUMMARY, 0)
+    [file] = run.files_of(Kind.SUMMARY, 0)
     with EventReader(file, Report(), frames=True) as reader:
         batches = list(reader)
     assert max(map(len, batches)) > 100

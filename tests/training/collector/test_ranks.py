@@ -50,7 +50,7 @@ def records(tmp_path_factory):
 def test_each_rank_has_files_of_its_own(records):
     [run] = find_runs(records)
     assert run.ranks == (0, 1)
-    assert [len(run.of(Kind.SUMMARY, rank)) for rank in (0, 1)] == [1, 1]
+    assert [len(run.files_of(Kind.SUMMARY, rank)) for rank in (0, 1)] == [1, 1]
 
 
 def test_lineage_is_written_once_by_rank_0(records):

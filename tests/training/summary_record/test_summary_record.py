@@ -429,7 +429,7 @@ def test_a_full_file_is_followed_by_the_next_and_nothing_is_dropped(tmp_path):
             record.record(step)
     assert scalars(tmp_path, "x") == {step: float(step) for step in range(1, 101)}
     [run] = find_runs(tmp_path)
-    files = run.of(Kind.SUMMARY, 0)
+    files = run.files_of(Kind.SUMMARY, 0)
     assert len(files) > 5
     assert files[0].path == record.log_dir
     assert all(file.path.endswith("_mine") for file in files)

@@ -56,7 +56,7 @@ def read(source: Path) -> list[Value]:
 
 def _read_run(run: Run) -> Iterator[Value]:
     lineage = {
-        rank: [each for file in run.of(Kind.LINEAGE, rank) for each in _events(file)]
+        rank: [each for file in run.files_of(Kind.LINEAGE, rank) for each in _events(file)]
         for rank in run.ranks
     }
     states = [event.train_lineage.run_state for each in lineage.values() for _, event in each]
@@ -64,7 +64,7 @@ def _read_run(run: Run) -> Iterator[Value]:
     reached, metrics = 0, None
     for rank in run.ranks:
         history = _History(f"{run.name}/rank_{rank}" if several else run.name)
-        for file in run.of(Kind.SUMMARY, rank):
+        for file in run.files_of(Kind.SUMMARY, rank):
             for wall_time, event in _events(file):
                 if event.HasField("summary"):
                     reached = max(reached, event.step)
