@@ -1,4 +1,4 @@
-"""Credentials taken out of texts that are shown: of URLs, and of what servers say.
+"""Takes credentials out of texts that are shown: URLs, and the errors of servers.
 
 All of this takes linear time, because servers choose the texts of their errors.
 """
@@ -67,7 +67,7 @@ def _scrubbed_word(word: re.Match[str]) -> str:
 
 
 def _user(before: str, text: str) -> re.Match[str] | None:
-    """Returns the match of what stands in front of a host.
+    """Returns the match of the credentials in front of a host.
 
     Args:
         before: What ends with the scheme.

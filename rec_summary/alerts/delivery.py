@@ -93,7 +93,7 @@ class _Failures:
         self._is_failing = False
 
     def note(self, failure: str | None) -> None:
-        """Takes note of what has failed; None if it works."""
+        """Records a failure; None if it works again."""
         if failure is not None and not self._is_failing:
             self._complain(failure)
         self._is_failing = failure is not None

@@ -94,7 +94,7 @@ class Pattern:
     """Which tags a rule is about.
 
     Attributes:
-        text: A tag, the end of one, or a pattern as of `fnmatch`.
+        text: A tag, the end of one, or a pattern for `fnmatch`.
         exact: Whether `text` is a whole tag, taken literally (it is in quotation marks).
     """
 

@@ -262,7 +262,7 @@ class _Run:
         return [alert for alert in fired if alert is not None]
 
     def mark_alive(self, seen: float) -> None:
-        """Takes note that the run, which may have ended before, is going on."""
+        """Marks a run as alive, also one that had ended."""
         if self.ended < math.inf:
             self.ended = math.inf
             for quiet in self.all_silences():

@@ -83,7 +83,7 @@ def watch(
         history: Whether alerts of the past are reported as well.
         since: From where on records are judged; None means that values that are there at the
             start are not judged. Only the end of a run, or its silence, is then noticed.
-        runs: A pattern as of `fnmatch`: only these runs.
+        runs: A pattern for `fnmatch`: only these runs.
         interval: How long to wait between two polls, in seconds.
         values: Takes everything that is read, and the alerts; None for nothing.
         poller: What finds the runs of `source`, if it has looked for them already.

@@ -144,7 +144,7 @@ def choose_runs(source: str, pattern: str | None, find: Find | None = None) -> l
 
     Args:
         source: A directory or a URL.
-        pattern: A pattern as of `fnmatch`; None means all.
+        pattern: A pattern for `fnmatch`; None means all.
         find: How the reader of the source finds them; `find_runs` by default.
 
     Raises:

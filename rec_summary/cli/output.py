@@ -157,8 +157,8 @@ def print_table(columns: Sequence[Column], *, piped: int | None = None) -> list[
 
     Args:
         columns: The columns, the most important first.
-        piped: Where it is not a terminal, only the columns that so many characters have room for.
-            They are not cut, so that whoever searches the lines finds whole names. None for all.
+        piped: The width in characters where the output is not a terminal: columns that do not fit
+            are left out. No cell is cut, so that `grep` finds whole names. None for all columns.
     """
     out, missing = console(), list[str]()
     if piped is not None and not printing().wide and not sys.stdout.isatty():
@@ -272,7 +272,7 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
 
 
 def print_first(lines: Sequence[str], more: str) -> None:
-    """Prints the first lines, and how many more there are of what `more` names."""
+    """Prints the first lines, and how many more there are; `more` names them, such as `notes`."""
     for line in lines[:SHOWN]:
         click.echo(line)
     if len(lines) > SHOWN:
@@ -333,7 +333,7 @@ def progress_shown(*, doing: str | None = None, counted: str | None = None) -> I
 
 
 def _in_lines(doing: str | None, counted: str | None) -> Progress:
-    """Returns what prints a line for each name, or for each tenth of what is counted."""
+    """Returns a function that prints a line for each name, or for each tenth of the count."""
     printed: str | int | None = None
 
     def show(name: str, done: int, total: int) -> None:

@@ -184,7 +184,7 @@ def compact(
     Args:
         source: A record directory, or a tree of them; a URL with `output` or `dry_run` only.
         total_bytes: The most bytes of record files for each run.
-        runs: A pattern as of `fnmatch`: only these runs.
+        runs: A pattern for `fnmatch`: only these runs.
         output: A directory that is empty or does not exist, for compacted copies of the runs;
             None replaces the files in `source`.
         dry_run: Whether only the sizes are found out, and nothing is changed.

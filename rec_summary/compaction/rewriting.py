@@ -351,7 +351,7 @@ def rewrite_lineage(
 
 
 def _widest_bucket(files: Sequence[RecordFile], pieces: Sequence[Piece]) -> int:
-    """Returns the widest bucket that files state, which is no wider than what holds all steps."""
+    """Returns the widest bucket that files state, at most the one that holds all steps."""
     stated = [info.bucket_steps for info in map(compaction_of, files) if info is not None]
     steps = [step for piece in pieces for step in piece.steps or ()]
     width = 1 << (min(steps, default=0) ^ max(steps, default=0)).bit_length()

@@ -101,7 +101,7 @@ def read_ranks(text: str) -> tuple[tuple[int, int], ...]:
     """Returns the first and the last rank of each part of a text such as `3,7,16-31`, or `all`.
 
     Raises:
-        ArgumentError: It is no such text.
+        ArgumentError: The text is anything else.
     """
     if text.strip() == "all":
         return ((0, 10**9),)
@@ -337,7 +337,7 @@ def tags_named(name: str) -> str:
 
 
 def matching_runs(runs: Iterable[Run], pattern: str | None) -> list[Run]:
-    """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None."""
+    """Returns the runs whose names match a pattern for `fnmatch`; all of them for None."""
     if pattern is None:
         return list(runs)
     return [run for run in runs if fnmatch.fnmatchcase(run.name, pattern)]

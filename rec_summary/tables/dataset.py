@@ -88,7 +88,7 @@ def follow_dataset(
         stop: Set it to end; everything is then written for the last time.
         options: Which values; of `ranks`, only those. With other options than before, a run is
             exported from its beginning.
-        runs: A pattern as of `fnmatch`; only runs whose names match are exported.
+        runs: A pattern for `fnmatch`; only runs whose names match are exported.
         every: New values are written at most so long after they were read, in seconds. Each time
             is a part of its own, until the day has ended or has 256 of them.
         interval: How long to wait between two looks at the records, in seconds.

@@ -141,7 +141,7 @@ def export_tables(
             neither inside `source` nor around it.
         form: `csv`, `jsonl` or `parquet`.
         tags: As in `ExportOptions`.
-        runs: A pattern as of `fnmatch`: only runs whose name matches.
+        runs: A pattern for `fnmatch`: only runs whose name matches.
         since: As in `ExportOptions`.
         until: As in `ExportOptions`.
         ranks: Only what these ranks have recorded, such as `3,7,16-31`; None means all.

@@ -95,7 +95,7 @@ def load(
     Args:
         source: A record directory, or a tree of them; ours or MindSpore's. A URL such as
             `s3://bucket/records` is read by ranges.
-        runs: A pattern as of `fnmatch`, where `*` also matches `/`: only these runs.
+        runs: A pattern for `fnmatch`, where `*` also matches `/`: only these runs.
         tags: A regular expression: only values in whose tag it is found.
         since: Only values of this step or later; or, as a text, of an age (`2h`) or a local date
             and time (`2026-11-01`, `2026-11-01T12:00`) on. Files that were not written to since

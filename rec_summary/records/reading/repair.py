@@ -167,7 +167,7 @@ def sound_records(reader: RecordReader) -> Iterator[tuple[int, bytes]]:
 
 
 class Budget:
-    """How many bytes may be read in vain while records of one file are searched for.
+    """How many bytes may be searched for records of one file without success.
 
     A hostile file may be full of right lengths in front of wrong data; each of these would be
     read to its end.
@@ -186,7 +186,7 @@ def find_record(
     Args:
         path: The file.
         start: Where to begin.
-        budget: What may still be read in vain; places that need more are passed over.
+        budget: How many bytes may still be searched; places that need more are passed over.
 
     Raises:
         OSError: Reading failed.

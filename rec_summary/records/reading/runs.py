@@ -92,9 +92,9 @@ class RecordFile:
     def may_hold(self, after: float, until: float = math.inf) -> bool:
         """Whether records from one time to another may be in the file; it is not opened.
 
-        A file that was last written to before that has none. Its time of modification is not
-        trusted if it is before the time in its name: a copy or an archive has set it. Nor has a
-        file that was begun later, by its name.
+        A file that was last written to before `after` has none, and neither has a file that was
+        begun after `until`, by its name. A time of modification before the time in the name is not
+        trusted: a copy or an archive has set it.
 
         Args:
             after: The first time, in seconds since the epoch.

@@ -39,7 +39,7 @@ HURRY: Final = b"h"
 ENDED: Final = b"e"
 """Says that the writer has ended, as the end of the input does."""
 _ROOM_SECS: Final = 60.0
-_REST_SECS: Final = 10.0  # after waiting for room in vain
+_REST_SECS: Final = 10.0  # after no room was found
 _JOIN_SECS: Final = 5.0
 _DISK_SHARE: Final = 8  # one part in so many of a disk stays free
 _POLL_SECS: Final = 0.02

@@ -14,7 +14,7 @@ from rec_summary.series.batch import Floats
 _WINDOWS: Final = 50  # over which differences are averaged
 _FEWEST: Final = 5  # steps of a window, if there are as many windows
 _CALIBRATING: Final = 10  # values at the beginning that are measured by their own noise
-_TIMES: Final = 3.0  # how far beyond the noise a difference is none of it
+_TIMES: Final = 3.0  # times the noise: a greater difference is not noise
 _ROUNDING: Final = 2.0**-20  # of values that were computed in 32 bits in another order
 _SIGMA: Final = 1.4826  # of a normal distribution, for a median of absolute values
 

@@ -103,7 +103,7 @@ class Follower:
             report: Takes problems and notes.
             stop: A long update ends when it is set.
             named: Returns the name that a new run is exported under.
-            pattern: A pattern as of `fnmatch`: only runs whose name matches.
+            pattern: A pattern for `fnmatch`: only runs whose name matches.
             committed: Called after exporters were committed.
             commit_secs: How long after something new an exporter is committed, in seconds;
                 None for `COMMIT_SECS`.

@@ -19,11 +19,11 @@ _NAMED = 5  # tags and runs in a message
 
 
 def chosen_runs(runs: Sequence[Run], pattern: str | None) -> list[Run]:
-    """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None.
+    """Returns the runs whose names match a pattern for `fnmatch`; all of them for None.
 
     Raises:
-        ArgumentError: None matches; if tags match, or runs by another kind of pattern, the
-            message says so.
+        ArgumentError: No run matches. If tags match the pattern, or runs match it as a regular
+            expression, the message says so.
     """
     matching = matching_runs(runs, pattern)
     if matching:
@@ -47,8 +47,8 @@ def check_tags(runs: Iterable[Run], pattern: str | None, *, scalars: bool = True
         scalars: Whether only the tags of scalars count.
 
     Raises:
-        ArgumentError: There are tags, and it does not; if runs match, or tags by another kind of
-            pattern, the message says so.
+        ArgumentError: There are tags, and none matches. If runs match the pattern, or tags match
+            it as a shell pattern, the message says so.
     """
     if pattern is None:
         return

@@ -68,7 +68,7 @@ class Tail:
 
         Args:
             source: A record directory or a tree of them; it need not exist yet.
-            runs: A pattern as of `fnmatch`: only these runs.
+            runs: A pattern for `fnmatch`: only these runs.
             tags: A regular expression: only tags in which it is found.
             since: Only values from here on, as in `ExportOptions`.
             ranks: The ranks that are shown one by one, as in `ExportOptions`. Of more than eight

@@ -430,7 +430,7 @@ class RankSummary(Struct):
         bisect.insort(self.restarts, (before, after))
 
     def _choose(self, name: str, tag: tuple[int, str]) -> None:
-        """Takes a tag for a measure, if there is no better one."""
+        """Uses a tag for a measure, unless it has a better one."""
         known = self.measures.get(name)
         if known is None or tag < known.tag:
             done = None if known is None else known.done

@@ -69,8 +69,8 @@ class Point(NamedTuple):
     Attributes:
         tag: What the series is to be called.
         plugin: Whose series it is.
-        value: TensorBoard's `Summary.Value`, still without tag and metadata; of what is drawn
-            only when it is looked at, a function that returns it.
+        value: TensorBoard's `Summary.Value`, still without tag and metadata; or a function that
+            returns it, for a picture that is drawn only when a page shows it.
     """
 
     tag: str

@@ -68,7 +68,7 @@ class TensorMapper(ValueMapper):
 
 
 def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:
-    """Yields names and values of what describes a tensor.
+    """Yields the facts about a tensor: names and values.
 
     Statistics are of the finite elements, in float64.
     """

@@ -85,7 +85,7 @@ def export_tensorboard(
         logdir: The log directory, a local one; created if it does not exist. Not inside `source`,
             nor around it. To write to a URL, use the command `rec-summary export`.
         tags: As in `ExportOptions`.
-        runs: A pattern as of `fnmatch`, where `*` also matches `/`; only runs whose names
+        runs: A pattern for `fnmatch`, where `*` also matches `/`; only runs whose names
             match are exported.
         plugins: As in `ExportOptions`.
         since: As in `ExportOptions`.

@@ -61,7 +61,7 @@ def export_projector(
         source: A record directory, or a tree of them.
         logdir: The log directory that the runs have been exported to.
         pattern: A regular expression that is found in the names of the tables wanted.
-        runs: A pattern as of `fnmatch`: only these runs.
+        runs: A pattern for `fnmatch`: only these runs.
         checkpoint: A checkpoint to take the tables of all these runs from.
         labels: A file with a line for each row of a table: a label, or several columns with
             tabs between them and a line of names in front. By default, rows are labelled

@@ -77,7 +77,7 @@ def serve_records(flags: Any) -> Any:
 def has_records(path: str, seconds: float = _SEARCH_SECS) -> bool:
     """Whether there is a record file below a local directory; links are not followed.
 
-    Every TensorBoard waits for this, so the search ends soon: a directory that is larger or slower
+    Every TensorBoard waits for this, so the search is bounded: a directory that is larger or slower
     than its bounds has no records as far as is known, and standard error says so.
 
     Args:

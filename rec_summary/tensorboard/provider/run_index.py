@@ -208,7 +208,7 @@ class RunIndex:
 
         Args:
             source: A record directory or a tree of them, a path or a URL; it need not exist yet.
-            pattern: A pattern as of `fnmatch`: only runs whose names match.
+            pattern: A pattern for `fnmatch`: only runs whose names match.
             ranks: The ranks that are shown one by one, as in `ExportOptions`.
             group_by: What runs are grouped by, as of `comparison.groups.grouped`; by default their
                 entry `group`. A group of several runs is shown as runs `group/<name>/mean`, `min`

@@ -315,7 +315,7 @@ Series = ScalarSeries | StoredSeries | SingleSeries
 class ServedRun:
     """The series of one TensorBoard run.
 
-    One thread adds values while others read them: whoever uses a series holds `lock`.
+    One thread adds values while others read them: hold `lock` while you use a series.
 
     Attributes:
         name: The run's name.

@@ -35,7 +35,7 @@ class Slice:
     powers of two. A matrix has several values for each example, which counts in the slice of each.
 
     Attributes:
-        column: The place of the column, as of `RecommenderMetrics.features`.
+        column: Where the column is, as in `RecommenderMetrics.features`.
         edges: Ascending numbers at which ranges begin.
         new: In place of its value, whether an id is new: whether this rank has seen it fewer than
             this many times before, 1 to 255. The slices are `new` and `known`.

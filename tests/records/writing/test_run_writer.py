@@ -367,4 +367,8 @@ def test_a_prefix_and_a_suffix_are_used_and_stamps_stay_unique_among_all(tmp_pat
         stamps.append({f.name.stamp for f in list_files(str(tmp_path))} - set().union(*stamps))
     assert [len(new) for new in stamps] == [1, 1, 1]
     [run] = find_runs(tmp_path)
-    assert [file.name.prefix for file in run.files_of(Kind.SUMMARY, 0)] == ["events", "mine", "events"]
+    assert [file.name.prefix for file in run.files_of(Kind.SUMMARY, 0)] == [
+        "events",
+        "mine",
+        "events",
+    ]

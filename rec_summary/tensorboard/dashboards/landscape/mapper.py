@@ -54,7 +54,7 @@ class LandscapeMapper(ValueMapper):
 
 
 def facts(landscape: Landscape) -> dict[str, object]:
-    """Returns names and values of what describes a landscape; None where it is not known."""
+    """Returns the facts about a landscape by name; None where one is not known."""
     z, unit = landscape.z, landscape.unit or "checkpoint"
     finite = np.isfinite(z)
     entries: dict[str, object] = {
