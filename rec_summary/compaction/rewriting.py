@@ -195,9 +195,9 @@ def measure(files: Sequence[RecordFile], pace: Pace) -> Measured:
             number = (before + batch.offset) // measured.piece_bytes
             while len(measured.pieces) <= number:
                 measured.pieces.append(Piece())
-            piece, nbytes = measured.pieces[number], measured.pieces[number].nbytes
+            piece, held = measured.pieces[number], measured.pieces[number].nbytes
             piece.add(batch)
-            piece.weight += (piece.nbytes - nbytes) * ratio
+            piece.weight += (piece.nbytes - held) * ratio
             measured.began = min(measured.began, float(batch.wall_times[0]))
             if batch.kind == SUMMARY:  # a file may be begun after its values were made
                 measured.last_time = max(measured.last_time, float(batch.wall_times.max()))
@@ -351,11 +351,11 @@ def rewrite_lineage(
 
 
 def _widest_bucket(files: Sequence[RecordFile], pieces: Sequence[Piece]) -> int:
-    """Returns the widest bucket that files state, at most the one that holds all steps."""
+    """Returns the widest bucket that files state, which is no wider than what holds all steps."""
     stated = [info.bucket_steps for info in map(compaction_of, files) if info is not None]
     steps = [step for piece in pieces for step in piece.steps or ()]
-    width = 1 << (min(steps, default=0) ^ max(steps, default=0)).bit_length()
-    return min(max(stated, default=1), width)
+    held = 1 << (min(steps, default=0) ^ max(steps, default=0)).bit_length()
+    return min(max(stated, default=1), held)
 
 
 def _write_head(

@@ -151,9 +151,9 @@ class Columns(NamedTuple):
             ValueError: The columns differ in length.
         """
         arrays = tuple(None if column is None else np.asarray(column) for column in columns)
-        present = [array for array in arrays if array is not None]
-        lengths = {len(array) for array in present if array.ndim}
-        if len(lengths) != 1 or not all(array.ndim for array in present):
+        there = [array for array in arrays if array is not None]
+        lengths = {len(array) for array in there if array.ndim}
+        if len(lengths) != 1 or not all(array.ndim for array in there):
             raise ValueError(three_part("columns", sorted(lengths), "arrays of one length"))
         return cls(arrays)
 

@@ -123,8 +123,8 @@ class EventReader:
             offset: The record boundary to start at, in bytes.
             frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
             steps_only: Whether batches of many records need no values, but steps and times only.
-            scanned: The result of `scan_together` for it; used if the file has not changed, and
-                without `frames`. If `file.scanned` has it, the file is not opened.
+            scanned: What `scan_together` has of it; used if it has not changed. Without frames.
+                If `file` has it itself, the file is not opened.
         """
         self.offset = offset
         self._frames, self._steps_only = frames, steps_only

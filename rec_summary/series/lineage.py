@@ -170,7 +170,7 @@ class Lineage:
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
         """Adds an evaluation made at `step`."""
-        metrics = {name: (numeric(value), _text(value)) for name, value in metrics_of(evaluation)}
+        metrics = {name: (numeric(value), _shown(value)) for name, value in metrics_of(evaluation)}
         self.last_time = wall_time
         self.evaluations += 1
         data = evaluation.valid_dataset
@@ -218,7 +218,7 @@ def numeric(value: Any) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def _text(value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, str):
         return valid(value)[:LONGEST_TEXT]
     try:

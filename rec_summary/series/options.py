@@ -101,7 +101,7 @@ def read_ranks(text: str) -> tuple[tuple[int, int], ...]:
     """Returns the first and the last rank of each part of a text such as `3,7,16-31`, or `all`.
 
     Raises:
-        ArgumentError: The text is anything else.
+        ArgumentError: It is no such text.
     """
     if text.strip() == "all":
         return ((0, 10**9),)
@@ -242,7 +242,7 @@ class Selection:
             files = (
                 file
                 for file in run.files
-                if file.name.kind is not Kind.SUMMARY or self._selects_rank(file.name.rank)
+                if file.name.kind is not Kind.SUMMARY or self._has(file.name.rank)
             )
             run = dataclasses.replace(run, files=tuple(files))
         if self.since.wall_time == -math.inf and self.until.wall_time == math.inf:
@@ -297,9 +297,9 @@ class Selection:
         """
         if self._ranks is None or len(ranks) == 1:
             return len(ranks) <= MOST_SUB_RUNS or rank == ranks[0]
-        return self._selects_rank(rank)
+        return self._has(rank)
 
-    def _selects_rank(self, rank: int) -> bool:
+    def _has(self, rank: int) -> bool:
         return any(first <= rank <= last for first, last in self._ranks or ())
 
     def plugin(self, dashboard: str) -> bool:
@@ -337,7 +337,7 @@ def tags_named(name: str) -> str:
 
 
 def matching_runs(runs: Iterable[Run], pattern: str | None) -> list[Run]:
-    """Returns the runs whose names match a pattern for `fnmatch`; all of them for None."""
+    """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None."""
     if pattern is None:
         return list(runs)
     return [run for run in runs if fnmatch.fnmatchcase(run.name, pattern)]

@@ -30,7 +30,7 @@ class LabelCounts(State):
 
         Args:
             masked: Bools, (examples,).
-            missing: As many bools; False for each masked example.
+            missing: As many bools; none of them is set for a masked example.
         """
         self.masked += int(np.count_nonzero(masked))
         self.missing += int(np.count_nonzero(missing))

@@ -174,11 +174,11 @@ class _Tags:
         has_room, has_others = True, False
         for (kind, tag), span in batch.series().items():
             has_others |= kind != SCALAR
-            known = self.found.get((kind, _cut_tag(tag)))
+            known = self.found.get((kind, _short(tag)))
             if known is not None:
                 known.add(span)
             elif len(self.found) < MOST_SERIES:
-                short, steps = _cut_tag(tag), (span.first_step, span.last_step)
+                short, steps = _short(tag), (span.first_step, span.last_step)
                 name = _NAMES.get(kind, kind)
                 self.found[kind, short] = TagSummary(short, name, span.values, *steps)
             else:
@@ -193,13 +193,13 @@ class _Tags:
             return
         for record in batch.records():
             for kind, tag, value, _ in record.values:
-                if kind != SCALAR and (known := self.found.get((kind, _cut_tag(tag)))) is not None:
+                if kind != SCALAR and (known := self.found.get((kind, _short(tag)))) is not None:
                     known.nbytes += value.ByteSize()
 
     def release(self) -> None:
         """Adds the scalars that are held."""
         for tag, columns in by_tag(concatenated(self._scalars)):
-            known = self.found.get((SCALAR, _cut_tag(tag)))
+            known = self.found.get((SCALAR, _short(tag)))
             if known is not None:
                 known.extend(columns, _scalar_bytes(tag))
             name = tag.removeprefix(HEALTH)
@@ -208,7 +208,7 @@ class _Tags:
         self._scalars, self._held = [], 0
 
 
-def _cut_tag(tag: str) -> str:
+def _short(tag: str) -> str:
     return tag if len(tag) <= LONGEST_TAG else tag[: LONGEST_TAG - 1] + "…"
 
 

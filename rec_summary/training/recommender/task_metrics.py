@@ -228,9 +228,9 @@ class TaskMetrics:
             batch, refused = quality.prepare(scores, labels, weights)
             batches[tags.QUALITY], usable = batch, np.flatnonzero(batch.ranks)
             if tags.CLASSES in self._empty and len(usable) and scores.shape[1] <= _MOST_CLASSES:
-                usable_weights = None if weights is None else weights[usable]
+                heavy = None if weights is None else weights[usable]
                 prepare = ClassScores(_CLASS_CELLS).prepare_classes
-                batches[tags.CLASSES] = prepare(scores[usable], labels[usable], usable_weights)
+                batches[tags.CLASSES] = prepare(scores[usable], labels[usable], heavy)
             return batches, refused
         batches[tags.QUALITY] = Columns.of(scores, labels, weights)
         if self._task.kind == "ratings":
