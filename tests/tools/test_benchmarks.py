@@ -9,7 +9,7 @@ import pytest
 
 from rec_summary._pb.summary_pb2 import Event
 from tests.support.record_dirs import summary_name, write_payloads
-from tools.benchmarks import made_records, report
+from tools.benchmarks import report, synthetic_records
 from tools.benchmarks.contest import Contestant, MeasurementFailed, Settings, alternate, measure
 from tools.benchmarks.reading import event_files, exports, readers
 from tools.benchmarks.results import Row, Target, cost, merge, rows_from, speed
@@ -105,7 +105,7 @@ def test_a_failing_measurement_shows_what_the_process_said() -> None:
 
 
 def test_a_contestant_that_writes_too_little_is_found_out(tmp_path: Path) -> None:
-    made_records.write_scalars(tmp_path / "records", 10)
+    synthetic_records.write_scalars(tmp_path / "records", 10)
     arguments = {"records": str(tmp_path / "records"), "work": str(tmp_path)}
     assert event_files.floor(**arguments, count=10)["seconds"] > 0
     with pytest.raises(RuntimeError, match="10 events were written, not 11"):
@@ -115,7 +115,7 @@ def test_a_contestant_that_writes_too_little_is_found_out(tmp_path: Path) -> Non
 def test_both_sides_write_the_same_scalars(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    made_records.write_scalars(tmp_path / "records", 40)
+    synthetic_records.write_scalars(tmp_path / "records", 40)
     for name, function in (("ours", event_files.ours), ("floor", event_files.floor)):
         (tmp_path / name).mkdir()
         function(str(tmp_path / name), str(tmp_path / "records"), 40)
@@ -130,7 +130,7 @@ def test_both_sides_write_the_same_scalars(tmp_path: Path) -> None:
 
 
 def test_images_have_the_size_that_the_benchmark_speaks_of() -> None:
-    assert all(95_000 < len(image.encoded_image) < 105_000 for image in made_records.images())
+    assert all(95_000 < len(image.encoded_image) < 105_000 for image in synthetic_records.images())
 
 
 def test_a_benchmark_gives_rows_with_all_rounds() -> None:

@@ -18,7 +18,7 @@ from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.output import complain, count_of, one_line, print_json, printing, say
 
 if TYPE_CHECKING:
-    from rec_summary.cli.trainings import Answers
+    from rec_summary.cli.requests import Answers
     from rec_summary.records.control import Request
     from rec_summary.records.reading.runs import Run
     from rec_summary.series.lineage import Lineage
@@ -128,7 +128,7 @@ def control(
     and by whom is in its lineage. A training that is started again begins with the settings of
     its code.
     """
-    from rec_summary.cli.trainings import run_of
+    from rec_summary.cli.requests import run_of
 
     run, recorded = run_of(source)
     actions = tuple(name for name in ("checkpoint", "flush", "stop", "reset") if chosen.pop(name))
@@ -166,7 +166,7 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
     and `control --show`. A training that runs records it itself. If it has ended, or its process
     was killed, this command does.
     """
-    from rec_summary.cli.trainings import LONGEST_NOTE, new_request, run_of, status_of, write_note
+    from rec_summary.cli.requests import LONGEST_NOTE, new_request, run_of, status_of, write_note
     from rec_summary.series.options import read_since
     from rec_summary.series.text import utc
 
@@ -188,7 +188,7 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
 
 def _ask(run: Run, recorded: Lineage, wait: float, **what: Any) -> None:
     """Asks a running training for something, and prints what it answers."""
-    from rec_summary.cli.trainings import STOP_MARGIN_SECS, answers_to, request_to, training_of
+    from rec_summary.cli.requests import STOP_MARGIN_SECS, answers_to, request_to, training_of
 
     state = training_of(run, recorded)
     request = request_to(run, state, _complain, **what)

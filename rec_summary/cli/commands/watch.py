@@ -173,7 +173,7 @@ def _delivering(
             file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
             sinks.append(file.write)
         if record or stop_run:
-            from rec_summary.cli.trainings import AlertRequests
+            from rec_summary.cli.requests import AlertRequests
 
             requests = AlertRequests(poller, _complain, record=record, stop_run=stop_run, once=once)
             sinks.append(requests)

@@ -149,8 +149,8 @@ def test_all_ranks_apply_a_request_at_the_same_step(tmp_path: Path) -> None:
     assert every == {f"until step {answer['at_step'] + 20}"}
     # With a shorter margin: this test need not stop all ranks at the same step.
     code = (
-        "import sys, rec_summary.cli, rec_summary.cli.trainings; "
-        "rec_summary.cli.trainings.STOP_MARGIN_SECS = 4.0; "
+        "import sys, rec_summary.cli, rec_summary.cli.requests; "
+        "rec_summary.cli.requests.STOP_MARGIN_SECS = 4.0; "
         "sys.exit(rec_summary.cli.main(sys.argv[1:]))"
     )
     done = command.python(code, "control", folder, "--stop", "--wait", str(PATIENCE_SECS))

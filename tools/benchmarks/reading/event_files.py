@@ -15,7 +15,7 @@ import google_crc32c
 
 from rec_summary.records.reading.reader import RecordReader
 
-from .. import made_records
+from .. import synthetic_records
 from ..child import Stopwatch, peak_memory
 
 _WARM_UP = 8  # values
@@ -91,13 +91,13 @@ def peer_scalars(work: str, records: str, count: int, package: str) -> dict[str,
     """Writes the same scalars with `add_scalar` of another package."""
     writer_class = _writer_class(package)
 
-    def write(folder: Path, values: list[made_records.Scalar]) -> None:
+    def write(folder: Path, values: list[synthetic_records.Scalar]) -> None:
         writer = writer_class(str(folder))
         for tag, number, step, wall_time in values:
             writer.add_scalar(tag, number, step, walltime=wall_time)
         writer.close()
 
-    return _peer(write, list(made_records.scalars(count)), Path(work))
+    return _peer(write, list(synthetic_records.scalars(count)), Path(work))
 
 
 def peer_histograms(work: str, records: str, count: int, package: str) -> dict[str, float]:
@@ -123,12 +123,12 @@ def peer_histograms(work: str, records: str, count: int, package: str) -> dict[s
             "bucket_limits": [bucket.left + bucket.width for bucket in each.buckets],
             "bucket_counts": [bucket.count for bucket in each.buckets],
         }
-        for each in made_records.histograms()
+        for each in synthetic_records.histograms()
     ]
     different = len(raw)
     values = [
         (tag, raw[index % different], step, wall_time)
-        for index, (tag, _, step, wall_time) in enumerate(made_records.histogram_events(count))
+        for index, (tag, _, step, wall_time) in enumerate(synthetic_records.histogram_events(count))
     ]
     return _peer(write, values, Path(work))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import rec_summary
 
-from .. import made_records
+from .. import synthetic_records
 from ..contest import Contestant, Measuring, Settings, alternate, column, temporary_directory
 from ..results import Row, Target, speed
 from . import event_files, readers
@@ -32,7 +32,7 @@ def export_scalars(settings: Settings) -> tuple[str, list[Row]]:
         _Rival(f"{_TORCH} add_scalar", event_files.peer_scalars, 10, {"package": _TORCH}),
         _Rival("bare loop in Python", event_files.floor, 0.6),
     )
-    return setting, _beside(settings, "scalars", made_records.write_scalars, count, rivals)
+    return setting, _beside(settings, "scalars", synthetic_records.write_scalars, count, rivals)
 
 
 def export_histograms(settings: Settings) -> tuple[str, list[Row]]:
@@ -47,7 +47,7 @@ def export_histograms(settings: Settings) -> tuple[str, list[Row]]:
         _Rival(f"{package} add_histogram_raw", event_files.peer_histograms, 5, {"package": package})
         for package in (_X, _TORCH)
     ]
-    write = made_records.write_histograms
+    write = synthetic_records.write_histograms
     return setting, _beside(settings.more(3), "histograms", write, count, rivals)
 
 
@@ -60,7 +60,7 @@ def export_images(settings: Settings) -> tuple[str, list[Row]]:
         "records and computes the one of the event file."
     )
     rivals = [_Rival("cp and CRC-32C", event_files.copy_and_checksum, 0.6)]
-    write = made_records.write_images
+    write = synthetic_records.write_images
     return setting, _beside(settings.more(3), "images", write, count, rivals)
 
 
@@ -100,7 +100,7 @@ def export_memory(settings: Settings) -> tuple[str, list[Row]]:
     nbytes = settings.size(2_000_000_000, 200_000_000)
     with temporary_directory() as base:
         settings.say(f"making {nbytes / 1e6:,.0f} MB of records")
-        made_records.write_mixture(base / "records", nbytes)
+        synthetic_records.write_mixture(base / "records", nbytes)
         arguments = {"records": str(base / "records"), "count": 1}
         found = alternate([Contestant("ours", event_files.ours, arguments)], settings)
     setting = (
@@ -125,7 +125,7 @@ def load(settings: Settings) -> tuple[str, list[Row]]:
     )
     with temporary_directory() as base:
         for folder, number in (("records", count), ("few", _WARM_UP)):
-            made_records.write_scalars(base / folder, number)
+            synthetic_records.write_scalars(base / folder, number)
             rec_summary.export_tensorboard(base / folder, base / f"{folder}-logs")
         contestants = [
             Contestant(

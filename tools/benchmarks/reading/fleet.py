@@ -30,9 +30,9 @@ from ..contest import (
     column,
     temporary_directory,
 )
-from ..made_records import write_fleet
 from ..plots import Panel, draw
 from ..results import Row, Target, speed
+from ..synthetic_records import write_fleet
 from .readers import run
 
 _STEPS = 100

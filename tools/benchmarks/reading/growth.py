@@ -25,7 +25,7 @@ from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.values.recommender import encode_state
 from tests.support.record_dirs import event, scalar, summary_name, write_payloads
 
-from .. import made_records
+from .. import synthetic_records
 from ..contest import Settings, temporary_directory
 from ..results import Row
 
@@ -155,12 +155,12 @@ def _scrub(records: Path, logs: Path) -> None:
 
 def _tags(folder: Path, count: int) -> None:
     """One run with ten scalars of each tag."""
-    made_records.write_scalars(folder, 10 * count, count)
+    synthetic_records.write_scalars(folder, 10 * count, count)
 
 
 _Case = tuple[int, Callable[[Path, int], None], Callable[[Path, Path], None]]
 _CASES: dict[str, _Case] = {
-    "scalars of four tags": (200_000, made_records.write_scalars, _export),
+    "scalars of four tags": (200_000, synthetic_records.write_scalars, _export),
     "tags": (5_000, _tags, _export),
     "runs": (500, _runs, _export),
     "runs, two jobs": (1_000, _runs, _export_jobs),

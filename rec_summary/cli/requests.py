@@ -1,4 +1,4 @@
-"""Asking running trainings for something: for `control`, `note` and `watch`."""
+"""Requests to running trainings, for `control`, `note` and `watch`."""
 
 from __future__ import annotations
 
