@@ -7,15 +7,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.alerts.last_values import LastValues
+from rec_summary.alerts.last_values import LastValues, WatchReport
 from rec_summary.alerts.rules import Rule, float32
-from rec_summary.alerts.states import Engine, News, Transition
+from rec_summary.alerts.states import Engine, NewData, Transition
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url
@@ -38,23 +37,6 @@ _NOTHING: Final = concatenated([])  # no scalars
 
 
 EVERYTHING: Final = Since()
-
-
-@dataclass(frozen=True)
-class WatchReport:
-    """What a watch has found so far.
-
-    Attributes:
-        firing: The alerts that fire, as they were when they began.
-        unmatched: The rules that nothing has matched.
-        runs: How many runs there are.
-        problem_count: How many problems there were.
-    """
-
-    firing: tuple[Transition, ...]
-    unmatched: tuple[Rule, ...]
-    runs: int
-    problem_count: int
 
 
 def watch(
@@ -249,45 +231,45 @@ class RunReader:
         self._series: dict[tuple[int, str], bool] = {}  # by rank and tag: whether it has scalars
         self._is_full = False  # whether a series was left out
 
-    def skip(self, run: Run) -> Iterator[News]:
+    def skip(self, run: Run) -> Iterator[NewData]:
         """Skips the values that are there; yields when each rank wrote for the last time."""
         for rank in run.ranks:
             times = []
-            for file in run.of(Kind.SUMMARY, rank):
+            for file in run.files_of(Kind.SUMMARY, rank):
                 self._records.skip(file)
                 times.append(file.changed)
             changed = max(times, default=-math.inf)
             if changed > time.time() - _RECENT_SECS:
-                yield News(rank, np.array([changed]), None, _NOTHING)
+                yield NewData(rank, np.array([changed]), None, _NOTHING)
 
-    def read(self, run: Run) -> Iterator[News]:
+    def read(self, run: Run) -> Iterator[NewData]:
         """Yields what is new and selected, rank after rank."""
         for rank in run.ranks:
-            joined: list[News] = []
+            joined: list[NewData] = []
             count = 0
             for batch in self._merged(run, rank):
-                news = self._news(rank, batch)
+                news = self._new_data(rank, batch)
                 if not len(news.wall_times):
                     continue
                 if news.steps is None:
-                    yield from _join(joined)
+                    yield from _merge_steps(joined)
                     yield news
                     joined, count = [], 0
                     continue
                 joined.append(news)
                 count += len(news.wall_times)
                 if count >= _JOINED:
-                    yield from _join(joined)
+                    yield from _merge_steps(joined)
                     joined, count = [], 0
-            yield from _join(joined)
+            yield from _merge_steps(joined)
         self._records.keep(run.files)
         self.is_waiting = self._records.is_waiting(run.files)
 
     def _merged(self, run: Run, rank: int) -> Iterator[Batch]:
         """Yields batches of values and records of the lineage, each when it was written."""
         after = self._selection.since.wall_time
-        values = self._records.batches(run.of(Kind.SUMMARY, rank), after)
-        lineage = self._records.batches(run.of(Kind.LINEAGE, rank), after)
+        values = self._records.batches(run.files_of(Kind.SUMMARY, rank), after)
+        lineage = self._records.batches(run.files_of(Kind.LINEAGE, rank), after)
         batch, due = next(values, None), next(lineage, None)
         while batch is not None:
             first = 0
@@ -306,7 +288,7 @@ class RunReader:
             yield due
         yield from lineage
 
-    def _news(self, rank: int, batch: Batch) -> News:
+    def _new_data(self, rank: int, batch: Batch) -> NewData:
         """Returns what a batch says, as far as it is selected."""
         within = self._selection.times(batch.wall_times)
         times = batch.wall_times[within]
@@ -314,17 +296,17 @@ class RunReader:
             # MindSpore's collector writes this record at the end of a training, without a state.
             state = batch.event.train_lineage
             over = not state.HasField("run_state") or state.run_state.status in _OVER
-            return News(rank, times, None, _NOTHING, over, state.run_state)
+            return NewData(rank, times, None, _NOTHING, over, state.run_state)
         if isinstance(batch, Record) and batch.kind == "evaluation_lineage":
-            return News(rank, times, None, self._evaluated(rank, batch))
+            return NewData(rank, times, None, self._evaluated(rank, batch))
         if batch.kind != SUMMARY or not batch.count:
-            return News(rank, times, None, _NOTHING)
+            return NewData(rank, times, None, _NOTHING)
         self._steps[rank] = int(batch.steps[-1])
         scalars = batch.select(self._selection, (SCALAR,)).scalars()
         chosen = [self._has_room(rank, tag, batch, recorded=True) for tag in scalars.tags]
         if not all(chosen):
             scalars = rows_of(scalars, np.array(chosen)[scalars.codes])
-        return News(rank, times, batch.steps[within], scalars)
+        return NewData(rank, times, batch.steps[within], scalars)
 
     def _has_room(self, rank: int, tag: str, batch: Batch, *, recorded: bool) -> bool:
         """Whether a series is judged; notes that it is there."""
@@ -359,10 +341,10 @@ class RunReader:
         )
 
 
-def _join(parts: list[News]) -> Iterator[News]:
+def _merge_steps(parts: list[NewData]) -> Iterator[NewData]:
     """Yields news of records with steps as one."""
     if parts:
         wall_times = np.concatenate([part.wall_times for part in parts])
         steps = np.concatenate([part.steps for part in parts if part.steps is not None])
         scalars = concatenated([part.scalars for part in parts])
-        yield News(parts[0].rank, wall_times, steps, scalars)
+        yield NewData(parts[0].rank, wall_times, steps, scalars)

@@ -67,7 +67,7 @@ class Claims:
             except NotImplementedError:
                 pass  # a file system without locks: users have to avoid two exports of a run
             except filelock.Timeout as error:
-                raise self._used(f"its lock is {printable(path)}") from error
+                raise self._in_use(f"its lock is {printable(path)}") from error
         try:
             yield
         finally:
@@ -85,11 +85,13 @@ class Claims:
             return
         with self.alone(), unusable(self._what, self._path):
             if self._lock is None:
-                lock = file_lock(self._place(self._token, "lock"), timeout=0)
+                lock = file_lock(self._path_of(self._token, "lock"), timeout=0)
                 with contextlib.suppress(NotImplementedError):
                     lock.acquire()
                 self._lock = lock
-            taken = {name: place for place, claimed in self._others() for name in names & claimed}
+            taken = {
+                name: place for place, claimed in self._other_claims() for name in names & claimed
+            }
             names -= taken.keys()
             self._names |= names
             file = os.open(os.path.basename(self.mark), _APPENDED, 0o600, dir_fd=self._fd)
@@ -98,7 +100,7 @@ class Claims:
         if taken:
             name, place = min(taken.items())
             more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
-            raise self._used(f"the run {printable(name)}{more}; {printable(place)} says so")
+            raise self._in_use(f"the run {printable(name)}{more}; {printable(place)} says so")
 
     def release(self) -> None:
         """Gives all runs up."""
@@ -106,11 +108,11 @@ class Claims:
             self._remove(self._token)
             self._lock.release()
 
-    def _others(self) -> Iterator[tuple[str, set[str]]]:
+    def _other_claims(self) -> Iterator[tuple[str, set[str]]]:
         """Yields what other exporters have claimed; removes the files of those that are gone."""
         matches = (_NAME.fullmatch(name) for name in os.listdir(self._fd))
         for token in sorted({match["token"] for match in matches if match} - {self._token}):
-            lock = file_lock(self._place(token, "lock"), timeout=0)
+            lock = file_lock(self._path_of(token, "lock"), timeout=0)
             try:
                 lock.acquire()
             except NotImplementedError:
@@ -130,14 +132,14 @@ class Claims:
             with contextlib.suppress(OSError):
                 os.unlink(f".rec_summary-export.{token}.{end}", dir_fd=self._fd)
 
-    def _used(self, by: str) -> DestinationError:
+    def _in_use(self, by: str) -> DestinationError:
         received = verbatim(f"one that another export writes to: {by}")
         expected = (
             "runs that no other export writes: choose others with --runs, or wait for it to end"
         )
         return DestinationError(three_part(self._what, received, expected))
 
-    def _place(self, token: str, end: str) -> str:
+    def _path_of(self, token: str, end: str) -> str:
         return os.path.join(self._path, f".rec_summary-export.{token}.{end}")
 
 

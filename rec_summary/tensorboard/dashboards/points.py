@@ -77,7 +77,7 @@ class Point(NamedTuple):
     plugin: Plugin
     value: Any
 
-    def drawn(self) -> Point:
+    def rendered(self) -> Point:
         """Returns the point with its `Summary.Value`.
 
         Raises:

@@ -89,7 +89,7 @@ class ServedOutput(RunOutput):
             self._run.begin(wall_time)
             for point in points:
                 tag, _ = self._tags.name(point, kind)
-                of_plugin = self._run.of(point.plugin.name)
+                of_plugin = self._run.of_plugin(point.plugin.name)
                 of_plugin[tag] = SingleSeries(step, wall_time, point)
 
     def _restart(self, restart: Restart) -> None:
@@ -152,7 +152,7 @@ class ServedOutput(RunOutput):
         for (kind, tag), steps, wall_times, offsets in batch.located():
             owner = self._mapper(kind).plugin
             assert owner is not None  # as they are recorded
-            stored = self._run.of(owner.name)[tag]
+            stored = self._run.of_plugin(owner.name)[tag]
             assert isinstance(stored, StoredSeries)
             stored.extend(steps, wall_times, file, offsets)
         for (kind, _), span in batch.series().items():
@@ -167,7 +167,7 @@ class ServedOutput(RunOutput):
                 scalars.extend(record.steps, record.wall_times, number)
                 continue
             tag, _ = self._tags.name(point, recorded.kind)
-            of_plugin = self._run.of(point.plugin.name)
+            of_plugin = self._run.of_plugin(point.plugin.name)
             series = of_plugin.get(tag)
             if series is None:
                 series = StoredSeries(self._store, recorded.kind, recorded.tag, point)
@@ -179,7 +179,7 @@ class ServedOutput(RunOutput):
     def _scalars(self, tag: str, kind: str) -> ScalarSeries:
         """Returns the series of the scalars that are made of values of a kind."""
         shown_tag, _ = self._tags.name(Point(tag, SCALARS, None), kind)
-        series = self._run.of(SCALARS.name).setdefault(shown_tag, ScalarSeries())
+        series = self._run.of_plugin(SCALARS.name).setdefault(shown_tag, ScalarSeries())
         assert isinstance(series, ScalarSeries)
         return series
 
@@ -191,7 +191,7 @@ class ServedOutput(RunOutput):
         self._run.begin(record.wall_time)
         make = functools.partial(_graph, self._store, *self._store.add(record), tag)
         point = Point(shown_tag, owner, make)
-        self._run.of(owner.name)[shown_tag] = SingleSeries(0, record.wall_time, point)
+        self._run.of_plugin(owner.name)[shown_tag] = SingleSeries(0, record.wall_time, point)
 
 
 def _graph(store: RecordStore, file: int, offset: int, tag: str | None) -> Any:

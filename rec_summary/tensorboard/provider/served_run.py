@@ -21,7 +21,7 @@ from rec_summary.series.event_reader import record_at
 from rec_summary.series.sampling import ScalarSampler, m4
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.points import SCALARS, Point
-from rec_summary.tensorboard.run_reader import MadeRecord
+from rec_summary.tensorboard.run_reader import DerivedRecord
 
 KEPT_SCALARS: Final = 10_000
 """Points of a series of scalars that are kept: more than a page asks for, unless a limit is set."""
@@ -164,7 +164,7 @@ class RecordStore:
 
     def add(self, record: Record) -> tuple[int, int]:
         """Returns file and offset of a record, for places; keeps it if it is in no file."""
-        if not isinstance(record, MadeRecord):
+        if not isinstance(record, DerivedRecord):
             return self.number(record.path), record.offset
         self._kept.append(record)
         return _KEPT, len(self._kept) - 1
@@ -263,7 +263,7 @@ class StoredSeries:
         with contextlib.suppress(*_UNREADABLE):
             for point in dashboards.VALUES[recorded.kind]()(recorded.tag, recorded.value):
                 if (point.tag, point.plugin.name) == (self._tag, self.plugin.name):
-                    return _tensor(point.drawn().value)
+                    return _tensor(point.rendered().value)
         return None
 
     def _places(self) -> npt.NDArray[Any]:
@@ -305,7 +305,7 @@ class SingleSeries:
     def tensor(self, place: Place) -> Any:
         """Returns the value as a `TensorProto`; None if it cannot be made any more."""
         with contextlib.suppress(*_UNREADABLE):
-            return _tensor(self._point.drawn().value)
+            return _tensor(self._point.rendered().value)
         return None
 
 

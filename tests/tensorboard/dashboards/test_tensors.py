@@ -25,7 +25,9 @@ def points(array: Any, tag: str = "t") -> dict[str, Any]:
 
 def pixels(matrix: Any) -> Any:
     data = (
-        picture("m", lambda: heat_map(np.asarray(matrix))).drawn().value.image.encoded_image_string
+        picture("m", lambda: heat_map(np.asarray(matrix)))
+        .rendered()
+        .value.image.encoded_image_string
     )
     return np.asarray(Image.open(io.BytesIO(data)))
 
@@ -105,7 +107,7 @@ def test_a_large_matrix_is_made_smaller_by_means() -> None:
 )
 def test_any_tensor_has_points(array: Any) -> None:
     for point in points(array).values():
-        assert point.drawn().value.ByteSize() > 0
+        assert point.rendered().value.ByteSize() > 0
 
 
 @given(st.floats(0, 1), st.floats(0, 1))

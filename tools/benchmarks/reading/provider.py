@@ -17,8 +17,8 @@ from tools.tensorboard_pages.server import TensorBoardServer
 
 from ..child import idle_share, peak_memory
 from ..contest import Contestant, Found, Settings, alternate, call, column, temporary_directory
-from ..made_records import write_scalars
 from ..results import Row, Target, cost
+from ..synthetic_records import write_scalars
 from . import readers
 
 _TAGS = 4

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from .. import made_records
+from .. import synthetic_records
 from ..child import Stopwatch, peak_memory
 from ..contest import Contestant, Settings, alternate, call, column, temporary_directory
 from ..results import Row, cost
@@ -42,7 +42,7 @@ def read(settings: Settings) -> tuple[str, list[Row]]:
         with temporary_directory() as base:
             settings.say(f"making records: {count:,} {kind}")
             records, logs = str(base / "records"), str(base / "logs")
-            call(made_records.write, kind=kind, folder=records, count=count)
+            call(synthetic_records.write, kind=kind, folder=records, count=count)
             call(run, command=_command("export", records, str(base)))
             contestants = [
                 Contestant(name, run, {"command": _command(name, records, "{work}")})
