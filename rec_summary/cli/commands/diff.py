@@ -56,7 +56,7 @@ def diff(
     since: str | None,
     until: str | None,
 ) -> int:
-    """Show what differs between two runs, and where their curves part.
+    """Show what differs between two runs, and where curves part.
 
     Each RUN is the record directory of one training, or a URL. The command compares versions,
     data, hyper-parameters, settings and results of the lineage, the operators of the graph by name,

@@ -106,7 +106,7 @@ def export(
     jobs: int | None,
     **which: Any,
 ) -> None:
-    """Convert MindSpore records into TensorBoard event files, or into tables.
+    """Convert records into TensorBoard event files, or into tables.
 
     SRC is a record directory or a tree of them; each becomes a run in DEST. Both may be
     URLs. Damaged records are skipped and listed. A second export adds the new records; it

@@ -65,7 +65,7 @@ def inspect(
     engine: str,
     jobs: int | None,
 ) -> None:
-    """List the content of records: runs, tags, kinds, steps, sizes, times, status.
+    """List what records contain: runs, tags, steps, sizes and status.
 
     SRC is a record directory or a tree of them, or a URL. With --since, tags, steps and records
     are those since then; the status is that of the whole run.

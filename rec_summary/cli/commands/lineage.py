@@ -86,9 +86,9 @@ def lineage(
     """Compare runs: hyper-parameters, data and results.
 
     SRC is a tree of record directories, or a URL; each run is a row. The loss is the mean of the
-    last tenth of the recorded losses, at most 100. Of metrics, there is the last value; best/auc is
-    the best value of auc so far, and best_step/auc its step. A column of a metric is found by its
-    short name: auc is recommender/auc/lifetime. With --since, they are of the values since then.
+    last tenth of the recorded losses, at most 100. The column of a metric has its last value;
+    best/auc is the best value of auc so far, and best_step/auc its step. You can name a metric by
+    its short name: auc is recommender/auc/lifetime. With --since, only values since then count.
     """
     from rec_summary.series.options import chosen_engine
     from rec_summary.series.overview.rows import rows

@@ -55,7 +55,7 @@ def metrics(
     files: Sequence[str],
     **chosen: Any,
 ) -> None:
-    """Serve the last values of series to Prometheus, with alerts and the state of runs.
+    """Serve last values, alerts and the state of runs to Prometheus.
 
     SRC is a record directory or a tree of them, or a URL; it may still be empty. Prometheus scrapes
     http://127.0.0.1:9464/metrics. With --once or -o, the metrics are printed or written once, for

@@ -73,13 +73,13 @@ def tail(
     limit: int | None,
     interval: float,
 ) -> None:
-    """Show new scalars of runs, with sparklines, while they are written.
+    """Show new scalars of runs while they are written.
 
     SRC is a record directory or a tree of them, or a URL; it need not exist yet. On a
-    terminal, a table is kept up to date. Elsewhere, and with --json, each new value is a line.
-    With --since or --once, the last recorded value of each tag comes first. Ctrl-C ends it.
-    Of a run of more than 32 MiB, --once shows what is recorded in the last 32 MiB; all of it
-    with --since 0, or where that part has no tag that is chosen.
+    terminal, it shows a table with sparklines. Elsewhere, and with --json, each new value is a
+    line. With --since or --once, the last recorded value of each tag comes first. Ctrl-C ends it.
+    --once reads the last 32 MiB of a run, and the whole run if no tag of that part matches --tags;
+    --since 0 reads the whole run.
     """
     from rec_summary.series.new_records import PATIENCE_SECS
     from rec_summary.series.options import matching_runs

@@ -52,11 +52,11 @@ Examples:
 @options.on_engine
 @options.as_json()
 def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int | None) -> int:
-    """Check the checksums, contents and order of records; nothing is changed.
+    """Check the checksums, contents and order of records.
 
-    SRC is a record directory, a tree of them, a single record file, or a URL. Exits with 0 if
-    there is no damage, with 1 if there is. An unfinished record at the end of a file is a
-    warning: a running training leaves one.
+    SRC is a record directory, a tree of them, a single record file, or a URL; it is not changed.
+    Exits with 0 if there is no damage, with 1 if there is. An unfinished record at the end of a
+    file is a warning: a running training leaves one.
     """
     from rec_summary.series.options import chosen_engine
     from rec_summary.series.overview.each_run import each_run
