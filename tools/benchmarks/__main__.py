@@ -75,7 +75,8 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
         )
         setting, found[name] = _benchmark(name)(settings)
         others = sorted(settings.disturbance)
-        disturbance = f"{len(found[name][0].ours)} rounds."
+        rounds = len(found[name][0].ours)
+        disturbance = f"{rounds} round{'' if rounds == 1 else 's'}."
         if others:
             disturbance += (
                 f" Other processes took {median(others):.0%} of the machine in the median "
