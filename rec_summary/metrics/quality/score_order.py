@@ -86,9 +86,9 @@ class OrderBatch(NamedTuple):
 
     def as_cells(self) -> tuple[Codes, Floats]:
         """Returns the cell of each example, and its weights as a non-click and as a click."""
-        heavy = np.ones(len(self.keys)) if self.weights is None else self.weights
-        clicks = np.where(self.labels, heavy, 0.0)
-        return self.keys << ONE | ONE, np.stack([heavy - clicks, clicks])
+        assert self.weights is not None
+        clicks = np.where(self.labels, self.weights, 0.0)
+        return self.keys << ONE | ONE, np.stack([self.weights - clicks, clicks])
 
 
 _NO_EXAMPLES = OrderBatch(np.zeros(0, np.uint64), np.zeros(0, np.bool_), None)

@@ -34,15 +34,6 @@ def test_log_loss_is_that_of_scikit_learn(stream):
     assert counted(*stream, weights).log_loss() == pytest.approx(expected, rel=1e-6)
 
 
-def test_log_loss_is_that_of_river():
-    river = pytest.importorskip("river.metrics")
-    scores, labels = calibrated(np.random.default_rng(2), 2000, -2)
-    other = river.LogLoss()
-    for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
-        other.update(bool(label), score)
-    assert counted(scores, labels).log_loss() == pytest.approx(other.get(), rel=1e-6)
-
-
 def test_knowing_only_the_rate_has_normalised_entropy_one():
     labels = np.arange(64) < 8
     assert counted(np.full(64, 0.125), labels).normalised_entropy() == pytest.approx(1, rel=1e-12)
@@ -61,6 +52,12 @@ def test_a_wrong_certainty_costs_a_lot_but_not_everything():
     assert counted([1.0], [0]).log_loss() == pytest.approx(-math.log(1e-7))
     assert counted([0.0], [1]).log_loss() == pytest.approx(-math.log(1e-7))
     assert counted([1.0], [1]).log_loss() == pytest.approx(1e-7)
+
+
+def test_what_is_refused_is_counted_and_changes_nothing():
+    state = counted([0.5, math.nan, 0.25], [1, 1, 0])
+    assert state.refused.sum() == 1
+    assert (state.weight, state.clicks, state.calibration()) == (2, 1, 0.75)
 
 
 def test_without_a_value_it_is_nan():

@@ -150,27 +150,11 @@ def test_beside_frequent_items_of_datasketches() -> None:
     for value in ids.tolist():
         theirs.update(value)
     found = theirs.get_frequent_items(datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES)
-    top = state(FrequencyOptions(10_000, sample_one_in=1), ids).top(10)
-    for (item, _, low, high), ours, count in zip(found, top.ids, top.counts, strict=False):
-        assert item == ours
-        assert low <= count <= high
-
-
-def test_beside_heavy_hitters_of_river() -> None:
-    sketch = pytest.importorskip("river.sketch")
-    ids = zipf_ids(50_000, 5_000, 1.2)
-    theirs = sketch.HeavyHitters(support=0.0005, epsilon=0.0005, fading_factor=1.0)
-    for value in ids.tolist():
-        theirs.update(value)
-    for options in (
-        FrequencyOptions(5_000, sample_one_in=1),
-        FrequencyOptions(None, sample_one_in=1),
-    ):
-        top = state(options, ids).top(8)
-        assert {item for item, _ in theirs.most_common(8)} == set(top.ids.tolist())
-        for item, count in zip(top.ids.tolist(), top.counts, strict=True):
-            # Theirs is too small by up to 0.05 %, the sketch too large by up to 0.07 %.
-            assert theirs[item] == pytest.approx(count, abs=0.0012 * ids.size)
+    for size, surplus in ((10_000, 0), (None, 0.0007 * ids.size)):  # without a size, a sketch
+        top = state(FrequencyOptions(size, sample_one_in=1), ids).top(10)
+        for (item, _, low, high), ours, count in zip(found, top.ids, top.counts, strict=False):
+            assert item == ours
+            assert low <= count <= high + surplus
 
 
 def test_copies_and_arrays_are_independent() -> None:
