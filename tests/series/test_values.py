@@ -197,10 +197,10 @@ def test_steps_are_read_alone_as_with_the_values(steps: list[int], cut: int) -> 
         first[:12] + b"\x32" + first[13:],
         event(7, scalar("a", 1.0), at=math.inf).SerializeToString(),
     ]
-    framed = [*map(frame, [*payloads, *odd, *payloads])]
+    framed = [*map(frame, [*payloads, *odd, *payloads, b""])]
     ends = np.cumsum([len(each) for each in framed])
     count = int(np.searchsorted(ends, ends[-1] - cut, "right"))
-    expected = [step if step < 1 << 35 else 0 for step in [*steps, *(0 for _ in odd), *steps]]
+    expected = [step if step < 1 << 35 else 0 for step in [*steps, *(0 for _ in odd), *steps, 0]]
     alone = event_reader.scan(b"".join(framed)[: ends[-1] - cut], 0, 0, steps_only=True)
     if alone is None:
         assert 2 * np.count_nonzero(expected[:count]) < count or count == 0

@@ -23,6 +23,7 @@ def test_messages_in_front_of_zeros_are_counted() -> None:
     assert count_parts(Event, payload, 10) == 3
     assert count_parts(Event, payload + bytes(100), 10) == 3
     assert count_parts(Event, payload * 5, 10) == 11
+    assert count_parts(Event, payload * 5, 3) == 4  # it stops there
 
 
 def test_messages_behind_a_number_are_counted() -> None:
