@@ -222,6 +222,7 @@ class SummaryCollector(Callback):
         self._depth = 0  # fit enters its callbacks again for each evaluation
         self._progress = Progress()
         self._run: TrainRun | None = None
+        self._network: dict[str, str] | None = None  # the settings of the last one
         self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
@@ -287,6 +288,7 @@ class SummaryCollector(Callback):
         """Opens the files and writes the first lineage."""
         view, environment = StepView(run_context), lineage.this_environment()
         options, progress = self._control.options, self._progress
+        self._check_begin(view)
         run = TrainRun(view, environment, progress, options, self._troubles)
         choice = self._begin(view, environment, run)
         progress.start_time = progress.start_time or time.time()
@@ -383,6 +385,17 @@ class SummaryCollector(Callback):
     def on_eval_end(self, run_context: Any) -> None:
         """Records the metrics of the evaluation."""
         self._record_evaluation(StepView(run_context))
+
+    def _check_begin(self, view: StepView) -> None:
+        """Reports what mixes the values of trainings, or counts them twice."""
+        if self._run is not None:
+            text = "a training begins before the last one has ended; use a SummaryCollector for "
+            self._troubles.report("callbacks", text + "each, and once among its callbacks")
+        network = network_settings(view, self._troubles)
+        if self._network not in (None, network):
+            text = "this training has another network than the last one, and goes on in its series;"
+            self._troubles.report("another network", text + " use a SummaryCollector for each")
+        self._network = network
 
     def _begin(self, view: StepView, environment: RunState, run: TrainRun) -> Choice:
         """Chooses the directory of a training, and opens the files."""

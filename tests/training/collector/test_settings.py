@@ -21,7 +21,7 @@ from rec_summary.training.collector.settings import training_settings
 from rec_summary.training.lineage.lineage import describe_dataset
 from rec_summary.training.lineage.optimizers import find_optimizers
 from rec_summary.training.step_view import StepView
-from tests.support.nets import BATCH, ClickNet, Journal, bounded, stream
+from tests.support.nets import BATCH, ClickNet, Journal, bounded, click_model, stream
 from tests.support.training_records import scalars, statuses
 
 STEPS = 4
@@ -159,6 +159,24 @@ def test_a_collector_that_trains_again_goes_on(tmp_path: Path) -> None:
         model = RecModel(network, nn.BCEWithLogitsLoss(), nn.SGD(network.trainable_params(), 0.2))
     assert collector.summary_dir == str(tmp_path)
     assert list(scalars(tmp_path, "loss/auto")) == list(range(1, 2 * STEPS + 1))
+    assert not {"another network", "callbacks"} & set(collector.troubles)
+
+
+def test_what_mixes_trainings_or_counts_twice_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector = SummaryCollector(tmp_path)
+    journal = Journal(stop_after=STEPS)
+    click_model().online_train(stream(), callbacks=[collector, collector, journal])
+    assert collector.troubles["callbacks"] == 1
+    assert "once among its callbacks" in caplog.text
+    assert "another network" not in collector.troubles
+    network = nn.SequentialCell(ClickNet())
+    optimizer = nn.SGD(network.trainable_params(), 0.1)
+    other = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
+    other.online_train(stream(), callbacks=[collector, Journal(stop_after=STEPS)])
+    assert (collector.troubles["callbacks"], collector.troubles["another network"]) == (1, 1)
+    assert "another network than the last one" in caplog.text
 
 
 @pytest.mark.parametrize(("value", "error"), [("other", ValueError), (1, TypeError)])
