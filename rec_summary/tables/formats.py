@@ -378,9 +378,9 @@ class _TextFile(abc.ABC):
     def _start(self, run: str, rank: int, tag: str) -> str:
         """Returns the first cells of a scalar."""
 
-    @abc.abstractmethod
     def _values(self, texts: Iterable[str]) -> Iterable[str]:
         """Returns the cells of float32 values, of which NumPy has these texts."""
+        return texts
 
     def _json(self, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.dtype == np.float64:
@@ -403,9 +403,6 @@ class _CsvFile(_TextFile):
 
     def _start(self, run: str, rank: int, tag: str) -> str:
         return csv_line([run, rank, tag]).removesuffix("\r\n")
-
-    def _values(self, texts: Iterable[str]) -> Iterable[str]:
-        return texts
 
 
 class _JsonLinesFile(_TextFile):

@@ -30,18 +30,15 @@ class MeanSeries:
 
     plugin = SCALARS
 
-    def __init__(self, statistic: str) -> None:
-        """Begins without members.
+    def __init__(self, statistic: str, members: Sequence[tuple[ServedRun, Any]]) -> None:
+        """Takes the members.
 
         Args:
             statistic: A field of `Band`, such as `mean`.
+            members: Runs, each with a `ScalarSeries` of it.
         """
         self._statistic = statistic
-        self._members: list[tuple[ServedRun, Any]] = []
-
-    def add(self, run: ServedRun, series: Any) -> None:
-        """Adds a `ScalarSeries` of a run."""
-        self._members.append((run, series))
+        self._members = members
 
     def last(self) -> tuple[int, float] | None:
         """Returns the highest step and the latest wall time; None if there are no points."""
@@ -102,7 +99,7 @@ class GroupRun(ServedRun):
         """Returns the tags and the series of a plugin that have values."""
         if (plugin_name, data_class) != (SCALARS.name, SCALARS.metadata.data_class):
             return []
-        means: dict[str, MeanSeries] = {}
+        members: dict[str, list[tuple[ServedRun, Any]]] = {}
         for runs in self._members:
             own: dict[str, tuple[ServedRun, Any]] = {}
             for run in runs:
@@ -111,5 +108,5 @@ class GroupRun(ServedRun):
                         own.setdefault(tag, (run, series))
             for tag, member in own.items():
                 if not tag.startswith((BEST, TELEMETRY)):
-                    means.setdefault(tag, MeanSeries(self._statistic)).add(*member)
-        return list(means.items())
+                    members.setdefault(tag, []).append(member)
+        return [(tag, MeanSeries(self._statistic, of_tag)) for tag, of_tag in members.items()]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..contest import ROOT, Contestant, Settings, alternate, column
-from ..results import Row, Target
+from ..results import Row, Target, cost
 
 _ROWS, _TABLES, _BATCH = 100_000, 26, 4096
 _TASKS = ("ctr", "cvr")
@@ -56,19 +56,9 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
     for name, *_ in windows:
         for what, bound in (("training thread", 0.1), ("CPU", 0.5)):
             ours, peer = column(found, "ours", what), column(found, name, what)
-            ratio = [one / other for one, other in zip(ours, peer, strict=True)]
-            rows.append(
-                Row(
-                    f"two tasks: {what}, a step" + ("" if name == "TorchRec" else f"; {name}"),
-                    "ms",
-                    ours,
-                    peer,
-                    "TorchRec",
-                    ratio,
-                    "cost",
-                    Target("ratio", "<=", bound) if name == "TorchRec" else None,
-                )
-            )
+            at_most, which = (bound, "") if name == "TorchRec" else (None, f"; {name}")
+            row = f"two tasks: {what}, a step{which}"
+            rows.append(cost(row, "ms", ours, peer, "TorchRec", at_most))
     added = column(found, "step", "added")
     rows.append(Row("step of 5 ms: added", "%", added, target=Target("ours", "<=", 3)))
     what = ("hook, median", "hook, p99", "hook, largest", "hook CPU, mean", "writer CPU")
