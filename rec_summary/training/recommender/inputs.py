@@ -92,23 +92,17 @@ class Batch(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The inputs of several steps. `lengths` and the following lists have one entry for a step.
+    """The inputs of several steps.
 
     Attributes:
         arrays: The inputs by place, all steps concatenated. Do not change them.
         lengths: The length of each step's part of an array, by place.
-        samples: The number of examples.
-        seconds: From the end of the previous step to the end of this one; NaN for the first step.
-        waited: The part of `seconds` in which training waited for data.
-        now: The time of the step, in seconds since 1970.
+        batches: The steps.
     """
 
     arrays: dict[Any, Array]
     lengths: dict[Any, list[int]]
-    samples: list[int]
-    seconds: list[float]
-    waited: list[float]
-    now: list[float]
+    batches: Sequence[Batch]
 
 
 def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) -> Steps:
@@ -119,14 +113,7 @@ def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) ->
         if len(values) == len(batches):
             with troubles.attempt(_trouble_kind(place)):
                 arrays[place], lengths[place] = _concatenated(values, place[0] != "input")
-    return Steps(
-        arrays,
-        lengths,
-        [batch.samples for batch in batches],
-        [batch.seconds for batch in batches],
-        [batch.waited for batch in batches],
-        [batch.now for batch in batches],
-    )
+    return Steps(arrays, lengths, batches)
 
 
 def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[int]]:

@@ -158,7 +158,7 @@ class RankMetrics:
             what = inputs.role_of(name, "drift")
             with self._troubles.attempt(f"recommender metrics: {what}"):
                 self._count_drift(name, chosen.get(name), steps.arrays)
-        self.examples += sum(steps.samples)
+        self.examples += sum(batch.samples for batch in steps.batches)
 
     @property
     def reference(self) -> dict[str, Distribution]:
@@ -291,7 +291,7 @@ class RankMetrics:
                 values = self._roles.column(inputs.SLICES + name, steps.arrays)
                 if values is not None and name == LABEL_AGE:
                     place, _ = self._roles.of[inputs.LABEL_TIMES]
-                    now = np.repeat(steps.now, steps.lengths[place])
+                    now = np.repeat([batch.now for batch in steps.batches], steps.lengths[place])
                     values = now - values.astype(np.float64).reshape(-1)
                 if values is not None:
                     slicings[name] = slicing(options, values, self._seen.get(name))
@@ -299,18 +299,18 @@ class RankMetrics:
 
     def _count_steps(self, steps: Steps) -> None:
         # The time of a first step, which compiles the network, is not known (NaN).
-        timed = [index for index, seconds in enumerate(steps.seconds) if not math.isnan(seconds)]
+        timed = [batch for batch in steps.batches if not math.isnan(batch.seconds)]
         self._steps[tags.THROUGHPUT].add_steps(
-            [steps.samples[index] for index in timed],
-            [steps.seconds[index] for index in timed],
-            [steps.waited[index] for index in timed],
+            [batch.samples for batch in timed],
+            [batch.seconds for batch in timed],
+            [batch.waited for batch in timed],
         )
         times = self._times(inputs.EVENT_TIMES, steps)
         if times is not None:
             place, _ = self._roles.of[inputs.EVENT_TIMES]
             ends = np.cumsum(steps.lengths[place])[:-1]
-            for part, now in zip(np.split(times, ends), steps.now, strict=True):
-                self._steps[tags.THROUGHPUT].add_events(part, now)
+            for part, batch in zip(np.split(times, ends), steps.batches, strict=True):
+                self._steps[tags.THROUGHPUT].add_events(part, batch.now)
 
     def _count_delays(self, steps: Steps) -> None:
         if inputs.LABEL_TIMES not in self._roles.of:

@@ -16,7 +16,7 @@ from mindspore.train import Callback, Model
 
 from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, Task, TrainStep
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.inputs import Steps
+from rec_summary.training.recommender.inputs import Batch, Steps
 from rec_summary.training.recommender.states import RankMetrics
 from tests.support.nets import (
     FIELDS,
@@ -172,7 +172,8 @@ def test_more_than_one_percent_of_refused_examples_is_a_trouble(bad, reported) -
     scores = np.full(200, 0.5)
     scores[:bad] = np.nan
     arrays = {("output", 0): scores, ("output", 1): np.arange(200) % 2}
-    metrics.update(Steps(arrays, {place: [200] for place in arrays}, [200], [0.1], [0.0], [1.0]))
+    lengths = {place: [200] for place in arrays}
+    metrics.update(Steps(arrays, lengths, [Batch({}, 200, 0.1, 0.0, 1.0)]))
     assert ("recommender metrics: refused examples" in troubles.counts) is reported
 
 
@@ -180,7 +181,7 @@ def counted_once(options, arrays) -> Troubles:
     troubles = Troubles()
     lengths = {place: [len(array)] for place, array in arrays.items()}
     metrics = RankMetrics(options, {}, troubles)
-    metrics.update(Steps(arrays, lengths, [4], [math.nan], [0.0], [2e9]))
+    metrics.update(Steps(arrays, lengths, [Batch({}, 4, math.nan, 0.0, 2e9)]))
     return troubles
 
 
