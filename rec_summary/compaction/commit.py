@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Final
 
 from rec_summary.records.files import write_atomically
-from rec_summary.records.format.names import parse_name, replaced_name
+from rec_summary.records.format.names import hidden_path, parse_name, replaced_name
 from rec_summary.records.liveness import is_held
 from rec_summary.records.locks import file_lock
 from rec_summary.records.reading.compacted import compaction_of
-from rec_summary.records.reading.reader import hidden_path
 from rec_summary.records.reading.runs import RecordFile
 
 GRACE_SECS: Final = 60.0

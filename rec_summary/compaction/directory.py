@@ -26,8 +26,8 @@ from rec_summary.compaction.rewriting import (
 from rec_summary.engines import check_failures, need_shared, run_units
 from rec_summary.errors import RecSummaryError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import write_atomically
-from rec_summary.records.format.names import Kind, parse_name
-from rec_summary.records.liveness import is_held, open_record_files
+from rec_summary.records.format.names import Kind
+from rec_summary.records.liveness import is_held
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import RecordFile, Run, find_runs, list_files, relative_path
 from rec_summary.records.remote import SOURCE, Url, open_binary, path_or_url
@@ -134,11 +134,13 @@ def keep_within(
         except TimeoutError:
             return work.done
         commit.sweep(directory, rank, grace)
-        others = [path for path in open_record_files(directory, rank) if _stamp(path) not in own]
+        foreign = [file for file in _of_rank(directory, rank) if file.name.stamp not in own]
+        lineage = (file for file in foreign if file.name.kind is Kind.LINEAGE)
+        others = [file for file in lineage if is_held(file.path)]
         most = total_bytes - 2 * segment_bytes(total_bytes)
         if others:  # each of them has its part of the budget
-            foreign = sum(f.nbytes for f in _of_rank(directory, rank) if f.name.stamp not in own)
-            total_bytes = max(total_bytes - foreign, total_bytes // (1 + len(others)))
+            theirs = sum(file.nbytes for file in foreign)
+            total_bytes = max(total_bytes - theirs, total_bytes // (1 + len(others)))
         full = segment_bytes(total_bytes)
         while True:
             before = len(work.left)
@@ -440,11 +442,6 @@ def _without(files: Sequence[RecordFile], done: Sequence[Replacement]) -> list[R
     """Returns the files that were not replaced."""
     gone = {name for replacement in done for name in replacement.files}
     return [file for file in files if os.path.basename(file.path) not in gone]
-
-
-def _stamp(path: str) -> int | None:
-    name = parse_name(os.path.basename(path))
-    return None if name is None else name.stamp
 
 
 def _times(file: RecordFile, pace: Pace) -> tuple[float, float] | None:

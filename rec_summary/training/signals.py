@@ -160,7 +160,7 @@ class InterruptSignals(StopSignals):
     """
 
     def __init__(self, complete: Callable[[str, bool], None]) -> None:
-        super().__init__(_nothing)
+        super().__init__(lambda: None)  # no wait can be ended
         self._complete = complete
         self._completions = [complete]  # of this context, and of those inside it
         self._outer: StopSignals | None = None
@@ -231,10 +231,6 @@ class InterruptSignals(StopSignals):
         for complete in reversed(self._completions):
             with contextlib.suppress(Exception):
                 complete(name, stuck)
-
-
-def _nothing() -> None:
-    """Ends no wait."""
 
 
 class _WaitWatch(contextlib.AbstractContextManager[None]):

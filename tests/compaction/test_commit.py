@@ -16,7 +16,7 @@ from rec_summary._pb.summary_pb2 import Compaction, Event
 from rec_summary.compaction import commit, directory
 from rec_summary.compaction.directory import CompactionError, keep_within
 from rec_summary.compaction.rewriting import compacted_name, rewrite
-from rec_summary.records.reading.reader import hidden_path
+from rec_summary.records.format.names import hidden_path
 from rec_summary.records.reading.runs import Run, find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import rank_bytes

@@ -15,6 +15,7 @@ stamps it is. So it is read in their place, and its name says which files it cov
 from __future__ import annotations
 
 import enum
+import os
 import re
 import socket
 from dataclasses import dataclass
@@ -130,16 +131,17 @@ def parse_name(name: str) -> RecordName | None:
     )
 
 
-def hidden_name(name: str) -> str:
-    """Returns the name of a file for a while after a compacted file has replaced it.
+def hidden_path(path: str) -> str:
+    """Returns where a file is for a while after a compacted file has replaced it.
 
-    No reader takes it for the name of a record file.
+    No reader takes the name for that of a record file.
     """
-    return _HIDDEN + name.replace("summary.", "summary-")
+    directory, name = os.path.split(path)
+    return os.path.join(directory, _HIDDEN + name.replace("summary.", "summary-"))
 
 
 def replaced_name(name: str) -> RecordName | None:
-    """Returns the parts of a name that `hidden_name` has hidden; None for another name."""
+    """Returns the parts of a name that `hidden_path` has hidden; None for another name."""
     if not name.startswith(_HIDDEN):
         return None
     return parse_name(name[len(_HIDDEN) :].replace("summary-", "summary."))

@@ -19,7 +19,7 @@ from rec_summary.errors import RecordError, verbatim
 from rec_summary.records.files import PlainFile
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES, VARIABLE
-from rec_summary.records.format.names import hidden_name
+from rec_summary.records.format.names import hidden_path
 from rec_summary.records.remote import RemoteFile, Url, open_binary
 
 _CHUNK_BYTES: Final = 1 << 18
@@ -59,15 +59,6 @@ class BadDataChecksum(LostRecord):
     """A record's payload does not match its checksum."""
 
     reason = "the data's checksum is wrong"
-
-
-def hidden_path(path: str) -> str:
-    """Returns where a file is for a while after a compacted file has replaced it.
-
-    No reader takes the name for that of a record file.
-    """
-    directory, name = os.path.split(path)
-    return os.path.join(directory, hidden_name(name))
 
 
 def _opened(path: str) -> PlainFile | RemoteFile:
@@ -235,11 +226,6 @@ class RecordReader:
             "a whole record (a writer may still be at work)",
         )
 
-    def _read_at(self, offset: int, nbytes: int) -> bytes:
-        """Returns up to `nbytes` from `offset` on; memory is not taken for more than there are."""
-        nbytes = min(nbytes, self.size - offset)
-        return self._file.read_at(offset, nbytes) if nbytes > 0 else b""
-
     def _peek(self, start: int, size: int) -> bytes:
         """Returns up to `size` bytes from `start` on, through the read-ahead buffer."""
         begin = self._fill(start, size)
@@ -250,6 +236,8 @@ class RecordReader:
         begin = start - self._buffer_start
         if not 0 <= begin <= len(self._buffer) - size:
             # What is left is read again, rather than copied together with what follows.
-            self._buffer = self._read_at(start, max(size, _CHUNK_BYTES))
+            # Memory is not taken for more bytes than there are.
+            nbytes = min(max(size, _CHUNK_BYTES), self.size - start)
+            self._buffer = self._file.read_at(start, nbytes) if nbytes > 0 else b""
             self._buffer_start, begin = start, 0
         return begin

@@ -17,7 +17,7 @@ import pytest
 
 from rec_summary import Retention, SummaryRecord
 from rec_summary.records.failures import Troubles
-from rec_summary.records.format.names import Kind, hidden_name, parse_name, replaced_name
+from rec_summary.records.format.names import Kind, hidden_path, parse_name, replaced_name
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing import retention as module
@@ -119,7 +119,7 @@ def test_the_size_of_files_is_exact_while_they_are_renamed(tmp_path: Path) -> No
 
     def rename() -> None:
         for path in paths:
-            path.rename(path.with_name(hidden_name(path.name)))
+            path.rename(path.with_name(hidden_path(path.name)))
 
     renaming = threading.Thread(target=rename)
     renaming.start()
@@ -375,7 +375,7 @@ def test_the_process_sleeps_most_of_the_time_and_ends_with_the_writer(
 
 def test_names_of_replaced_files_are_hidden_from_every_reader(tmp_path: Path) -> None:
     name = summary_name(7)
-    assert parse_name(hidden_name(name)) is None
-    assert not re.search(r"summary\.\d+", hidden_name(name))  # MindInsight's pattern
-    assert replaced_name(hidden_name(name)) == parse_name(name)
+    assert parse_name(hidden_path(name)) is None
+    assert not re.search(r"summary\.\d+", hidden_path(name))  # MindInsight's pattern
+    assert replaced_name(hidden_path(name)) == parse_name(name)
     assert replaced_name(name) is None
