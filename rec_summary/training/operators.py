@@ -31,7 +31,9 @@ from rec_summary.values.summary import HISTOGRAM, IMAGE, SCALAR, TENSOR, Summary
 PROBE: Final = "probe"
 GRADIENTS: Final = "gradients"
 
-_KINDS: Final = (SCALAR, IMAGE, TENSOR, HISTOGRAM)
+KINDS: Final = (TENSOR, SCALAR, IMAGE, HISTOGRAM)
+"""The kinds of values of a user's operators."""
+
 _NAME: Final = re.compile(r"(?P<tag>.+)\[:(?P<kind>.+)\]", re.DOTALL)
 _OWN: Final = "rec_summary/"  # before the kind and the tag of what is not a user's operator
 
@@ -164,8 +166,8 @@ def snapshot(kind: str, tag: str, value: Any) -> SummaryValue:
         ValueError: A scalar is empty, an image does not have the shape of one, or the kind is
             unknown.
     """
-    if kind not in _KINDS:
-        raise ValueError(three_part("a kind of summary", kind, f"one of {', '.join(_KINDS)}"))
+    if kind not in KINDS:
+        raise ValueError(three_part("a kind of summary", kind, f"one of {', '.join(KINDS)}"))
     what = f"{kind} {tag!r}"
     array = own_array(value, what, MAX_TILES if kind == IMAGE else None)
     if kind == IMAGE and not is_image(array):

@@ -12,12 +12,11 @@ from rec_summary.checks import check_name, check_type, check_unicode
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.writing.record import Record
 from rec_summary.training.graphs import model_record
-from rec_summary.training.operators import snapshot
+from rec_summary.training.operators import KINDS, snapshot
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.tensors import own_array, to_number
-from rec_summary.values.summary import HISTOGRAM, IMAGE, LANDSCAPE, SCALAR, TENSOR, SummaryValue
+from rec_summary.values.summary import LANDSCAPE, SCALAR, SummaryValue
 
-_VALUES: Final = (TENSOR, SCALAR, IMAGE, HISTOGRAM)
 # By plugin: the message that it accepts, and the message's field in a lineage event.
 _LINEAGE: Final = {
     "train_lineage": ("TrainLineage", "train_lineage"),
@@ -27,7 +26,7 @@ _LINEAGE: Final = {
 }
 GRAPH: Final = "graph"
 _LANDSCAPE: Final = "landscape"
-PLUGINS: Final = (*_VALUES, *_LINEAGE, GRAPH, _LANDSCAPE)
+PLUGINS: Final = (*KINDS, *_LINEAGE, GRAPH, _LANDSCAPE)
 
 
 def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEvent | Record:
