@@ -56,11 +56,6 @@ class Plane:
     explained: tuple[float, ...] = ()
     eigenvalues: tuple[float, ...] = ()
 
-    @property
-    def moved(self) -> int:
-        """The number of values that move."""
-        return sum(direction.size for direction in self.first.values())
-
 
 def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
     """Returns the plane through the last checkpoint that fits the other checkpoints best.

@@ -196,7 +196,7 @@ class _Computation:
                 "model": self.make.fingerprint,
             }
         folder = os.path.join(self.folder, _folder_name(landscape.tag, options))
-        moved = plane.moved
+        moved = sum(direction.size for direction in plane.first.values())
         with locked(folder):
             store = Store(folder, plane, plan)
             # Frees the memory: workers map the vectors from the disk.

@@ -64,14 +64,12 @@ def open_record_files(directory: str, rank: int) -> list[str]:
         directory: A local record directory.
         rank: The rank of the writers.
     """
-    names: list[str] = []
+    paths: list[str] = []
     with contextlib.suppress(OSError):
-        names = sorted(os.listdir(directory))
-    paths = []
-    for name in names:
-        parsed = parse_name(name)
-        if parsed is not None and parsed.kind is Kind.LINEAGE and parsed.rank == rank:
-            paths.append(os.path.join(directory, name))
+        for name in sorted(os.listdir(directory)):
+            parsed = parse_name(name)
+            if parsed is not None and parsed.kind is Kind.LINEAGE and parsed.rank == rank:
+                paths.append(os.path.join(directory, name))
     return [path for path in paths if is_held(path)]
 
 

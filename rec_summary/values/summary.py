@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format import wire
@@ -37,8 +36,7 @@ _ENCODERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
 }
 
 
-@dataclass(frozen=True)
-class SummaryValue:
+class SummaryValue(NamedTuple):
     """One value of a step.
 
     Attributes:
