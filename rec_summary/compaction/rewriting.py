@@ -314,7 +314,7 @@ def _in_force(
                     graphs.add(checksum)
                     yield record, number
         before += file.nbytes
-    yield from ((value, number) for value in buffer.flush() if not isinstance(value, Restart))
+    yield from ((value, number) for value in buffer.end() if not isinstance(value, Restart))
 
 
 def rewrite_lineage(

@@ -49,13 +49,14 @@ def open_plain(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> in
 class PlainFile:
     """A regular file that is read at any offset; it may grow meanwhile."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens a file.
+    def __init__(self, path: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
+        """Opens a file; the arguments are as in `open_plain`.
 
         Raises:
             OSError: It cannot be opened, is a link, or is not a regular file.
         """
-        self._file = os.fdopen(open_plain(path), "rb", buffering=0)  # `close` closes it
+        # `close` closes it.
+        self._file = os.fdopen(open_plain(path, dir_fd=dir_fd), "rb", buffering=0)
 
     @property
     def size(self) -> int:
@@ -100,9 +101,9 @@ def read_plain(path: str | os.PathLike[str], most: int, *, dir_fd: int | None = 
     Raises:
         OSError: It cannot be read, is a link, is not a regular file, or is larger.
     """
-    with os.fdopen(open_plain(path, dir_fd=dir_fd), "rb") as file:
+    with contextlib.closing(PlainFile(path, dir_fd=dir_fd)) as file:
         # Python allocates as many bytes as are requested.
-        data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
+        data = file.read_at(0, min(file.size, most) + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", os.fspath(path))
     return data

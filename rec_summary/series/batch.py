@@ -127,6 +127,12 @@ class Table(NamedTuple):
         """How many values of each series there are."""
         return np.bincount(self.codes, minlength=len(self.series))
 
+    def part(self, first: int, last: int) -> Table:
+        """Returns the values of the records from number `first` up to, not including, `last`."""
+        series, rows, codes, numbers = self
+        begin, end = rows.searchsorted((first, last))
+        return Table(series, rows[begin:end] - first, codes[begin:end], numbers[begin:end])
+
 
 class Batch(abc.ABC):
     """Records in a row of one file.
@@ -219,27 +225,31 @@ class Batch(abc.ABC):
         first, last = np.zeros((2, len(counts)), np.int64)
         # Where a number comes again, the last assignment stays.
         first[table.codes[::-1]], last[table.codes] = table.rows[::-1], table.rows
-        some = np.flatnonzero(counts)
+        some = counts.nonzero()[0]
         first, last = first[some], last[some]
-        columns = (first, counts[some], steps[first], steps[last])
-        spans = zip(*(each.tolist() for each in columns), strict=True)
-        return {table.series[code]: Span(*span) for code, span in zip(some, spans, strict=True)}
+        columns = (some, first, counts[some], steps[first], steps[last])
+        return {
+            table.series[code]: Span(*span)
+            for code, *span in zip(*(each.tolist() for each in columns), strict=True)
+        }
 
     def scalars(self) -> Columns:
         """Returns the scalars."""
-        table = self.table
-        chosen = [code for code in np.flatnonzero(table.counts) if table.series[code][0] == SCALAR]
-        places = np.full(len(table.series), -1)
+        series, rows, codes, numbers = table = self.table
+        found = table.counts.nonzero()[0].tolist()
+        chosen = [code for code in found if series[code][0] == SCALAR]
+        places = np.full(len(series), -1)
         places[chosen] = np.arange(len(chosen))
-        codes = places[table.codes]
-        kept = np.flatnonzero(codes >= 0)
-        rows = table.rows[kept]
+        codes = places[codes]
+        if len(chosen) < len(found):
+            kept = codes >= 0
+            rows, codes, numbers = rows[kept], codes[kept], numbers[kept]
         return Columns(
-            tuple(table.series[code][1] for code in chosen),
-            codes[kept],
+            tuple(series[code][1] for code in chosen),
+            codes,
             self.steps[rows],
             self.wall_times[rows],
-            table.numbers[kept].astype(np.float64),
+            numbers.astype(np.float64),
         )
 
     def located(self) -> Iterator[Located]:
@@ -289,7 +299,7 @@ class Record(Batch):
         if values is not None:
             self.values = values
 
-    @cached_property
+    @property
     def kind(self) -> str:
         """What the record holds."""
         return self.event.WhichOneof("what") or UNKNOWN
@@ -311,17 +321,17 @@ class Record(Batch):
             for value in self.event.summary.value
         ]
 
-    @cached_property
+    @property
     def steps(self) -> Integers:
         """The training step, of shape [1]."""
         return np.array([self.event.step], np.int64)
 
-    @cached_property
+    @property
     def wall_times(self) -> Floats:
         """The wall time, of shape [1]."""
         return np.array([self.wall_time], np.float64)
 
-    @cached_property
+    @property
     def offsets(self) -> Integers:
         """The offset, of shape [1]."""
         return np.array([self.offset], np.int64)
@@ -418,8 +428,8 @@ def by_tag(columns: Columns) -> Iterator[tuple[str, Columns]]:
 def _by_code(codes: Integers, count: int) -> Iterator[tuple[int, Integers]]:
     """Yields each of the codes, which are below `count`, and the places where it is."""
     codes = codes.astype(np.int16) if count < 1 << 15 else codes  # sorts faster
-    order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes[order], np.arange(count + 1))
+    order = codes.argsort(kind="stable")
+    bounds = codes[order].searchsorted(np.arange(count + 1))
     for code, (start, end) in enumerate(itertools.pairwise(bounds.tolist())):
         if start < end:
             yield code, order[start:end]

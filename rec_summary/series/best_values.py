@@ -48,10 +48,9 @@ class BestSeries(Struct):
     def extend(self, metric: str, columns: Columns) -> None:
         """Takes values of the metric, of which there is at least one."""
         self.forget(int(columns.steps[0]))  # of a step that comes again the later value counts
-        least = costs_of(metric, np.array([point[2] for point in self.points[-1:]] or [np.nan]))
-        costs = costs_of(metric, columns.values)
-        before = np.minimum.accumulate(np.append(least, costs))[:-1]
-        rows = np.flatnonzero(costs < before)
+        best = self.points[-1][2] if self.points else np.nan
+        costs = costs_of(metric, np.concatenate(([best], columns.values)))
+        rows = (costs[1:] < np.minimum.accumulate(costs)[:-1]).nonzero()[0]
         self.points += zip(
             columns.steps[rows].tolist(),
             columns.wall_times[rows].tolist(),

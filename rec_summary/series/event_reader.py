@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.files import read_plain
 from rec_summary.records.format.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
@@ -178,15 +176,20 @@ class EventReader:
             yield failure
         while True:
             scanned = self._scan()
-            end = self.offset + 1 if scanned is None else scanned.bounds[-1]
+            if scanned is None and self._reader is None:
+                return
+            end = self.offset + 1 if scanned is None else int(scanned.bounds[-1])
             while self.offset < end:
                 if scanned is not None:
-                    first = int(np.searchsorted(scanned.bounds, self.offset))
+                    first = int(scanned.bounds.searchsorted(self.offset))
                     last = scanned.end(first)
                     if last - first >= _FEWEST_RECORDS:
                         yield self._take(scanned, first, last)
                         continue
-                item = self._next() if self._reader else self._from_memory(scanned)
+                if scanned is None or self._reader is not None:
+                    item = self._next()
+                else:
+                    item = self._from_memory(scanned, first)
                 if item is None:
                     return
                 yield item
@@ -260,11 +263,8 @@ class EventReader:
             self.unfinished = "the file is empty (a writer may just have begun)"
         return None
 
-    def _from_memory(self, scanned: ScannedRecords | None) -> Record | Damage | None:
-        """Returns the next record of a file that is not open; opens it if the record is damaged."""
-        if scanned is None:
-            return None
-        row = int(np.searchsorted(scanned.bounds, self.offset))
+    def _from_memory(self, scanned: ScannedRecords, row: int) -> Record | Damage | None:
+        """Returns a record of a file that is not open; opens it if the record is damaged."""
         frame, footer = scanned.frame(row)
         if not footer_matches(frame, footer):
             try:

@@ -135,8 +135,8 @@ class Lineage:
         """
         train = event.train_lineage
         # Protobuf decodes the names of a map when they are iterated over; protobuf 4, on look-up.
-        sorted(train.run_state.troubles.items())
-        sorted(train.run_state.settings.items())
+        for names in (train.run_state.troubles, train.run_state.settings):
+            [names[name] for name in names]
         self.train = train
         self.train_time = self.last_time = wall_time
 
@@ -237,7 +237,8 @@ def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Pl
     _check_length(len(prefix))
     for part in info.user_info:
         yield from flattened(part, prefix)
-    for name in _CUSTOM_MAPS:
+    filled = {field.name for field, _ in info.ListFields()}
+    for name in filter(filled.__contains__, _CUSTOM_MAPS):
         for key, value in sorted(getattr(info, name).items()):
             _check_length(len(prefix) + len(key))
             text = isinstance(value, str | bytes)

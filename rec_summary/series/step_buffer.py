@@ -117,14 +117,10 @@ class StepBuffer:
             self._path = batch.path
             self._remember()
         while (count := len(batch)) > 1:
-            body = batch.part(0, int(np.searchsorted(batch.steps, batch.steps[-1])))
-            if not len(body):
-                break
-            single = self._single(body)
+            single = self._single(batch)
             if not single:
-                self._pass(body)
-                batch = batch.part(len(body), count)
-                break
+                self._pass(batch)
+                return self._take()
             for record in batch.part(0, single).records():
                 self._add(record)
             batch = batch.part(single, count)
@@ -136,6 +132,10 @@ class StepBuffer:
         """Returns what is held, and remembers it."""
         for key, recorded in self._held.items():
             self._passed[key] = _checksum(recorded)
+        return self.end()
+
+    def end(self) -> list[Finished]:
+        """Returns what is held; nothing may be added behind it."""
         self._release()
         return self._take()
 
@@ -152,7 +152,10 @@ class StepBuffer:
         last = self._last
         if self._recent is not None:
             known = [span.place for key, span in series.items() if key in last]
-            return min(known, default=len(batch) - 1) + 1
+            first = min(known, default=len(batch) - 1)
+            if first or self._recent:
+                return first + 1
+            self._recent = None  # the first record decides
         if len(last) + sum(key not in last for key in series) > MOST_SERIES:
             return len(batch)
         back = [
@@ -163,7 +166,7 @@ class StepBuffer:
         return max(back) + 1 if back else 0
 
     def _pass(self, batch: Batch) -> None:
-        """Passes on records behind the current step in which no series goes back."""
+        """Takes records behind the current step in which no series goes back."""
         self._release()
         self._passed.clear()
         self._step = int(batch.steps[-1])
@@ -172,7 +175,11 @@ class StepBuffer:
                 self._last[key] = span.last_step
                 if self._restarts:
                     self._since[key] = self._restarts[-1][0]
-        self._finished.append(batch)
+        before = int(batch.steps.searchsorted(self._step))
+        if before:
+            self._finished.append(batch.part(0, before))
+        for record in batch.part(before, len(batch)).records():
+            self._hold(record, record.values)
 
     def _add(self, record: Record) -> None:
         """Takes the values of one record."""
@@ -213,8 +220,12 @@ class StepBuffer:
             self._recent_bytes += record.nbytes
             if self._recent_bytes > _HELD_BYTES:
                 self._remember()
+        self._hold(record, taken)
+
+    def _hold(self, record: Record, values: Iterable[Recorded]) -> None:
+        """Holds values of a record of the current step."""
         held = self._held
-        for recorded in taken:
+        for recorded in values:
             key = recorded[:2]
             if self._passed and self._comes_again(key, recorded):
                 continue

@@ -223,6 +223,8 @@ class History:
         These have the names that the values of further writers have: `<run>/writer_2`. A lineage
         file belongs to the writer whose summary file has the same name otherwise.
         """
+        if all(writer.number == 1 for writer, _ in self.files):
+            return [(self._run, self)]
         numbers: dict[Any, int] = {}
         for writer, files in self.files:
             for file in files:
@@ -327,9 +329,10 @@ def finished(
         buffer = StepBuffer(run.name, report)
         for file in files:
             for batch in read_batches(file, report):
-                chosen = history.in_force(batch).select(selection, wanted)
-                yield from _batches(writer, buffer.add(chosen))
-        yield from _batches(writer, buffer.flush())
+                if batch.kind == SUMMARY:
+                    chosen = history.in_force(batch).select(selection, wanted)
+                    yield from _batches(writer, buffer.add(chosen))
+        yield from _batches(writer, buffer.end())
 
 
 def _batches(writer: Writer, items: Iterable[Finished]) -> Iterator[tuple[Writer, Batch]]:
@@ -366,7 +369,7 @@ def scalars_in_memory(
                     held[key] = BufferedScalars(writer, StepBuffer(run.name, report), selection)
                 held[key].take(held[key].buffer.add(batch.select(EVERYTHING)))
     for scalars in held.values():
-        scalars.take(scalars.buffer.flush())
+        scalars.take(scalars.buffer.end())
     return [
         (held[writer.rank, writer.number].writer, columns)
         for writer in writers.writers

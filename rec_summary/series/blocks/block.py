@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +17,7 @@ from rec_summary.series.options import Selection
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ScannedRecords:
     """What a scan has found in a piece of a file.
 
@@ -54,16 +54,17 @@ class ScannedRecords:
             last: The number behind the last record.
             offset: Where in the file the first record begins, in bytes.
         """
-        bounds, (series, rows, codes, numbers) = self.bounds[first : last + 1], self.table
-        among = slice(*np.searchsorted(rows, (first, last)))
-        return replace(
-            self,
+        bounds = self.bounds[first : last + 1]
+        return ScannedRecords(
             bounds=bounds - bounds[0] + offset,
             known=self.known[first:last],
             steps=self.steps[first:last],
             wall_times=self.wall_times[first:last],
-            table=Table(series, rows[among] - first, codes[among], numbers[among]),
+            table=self.table.part(first, last),
+            buffer=self.buffer,
             start=self.start + int(bounds[0] - self.bounds[0]),
+            data=self.data,
+            larger=self.larger,
         )
 
     def frame(self, row: int) -> tuple[bytes, bytes]:
@@ -77,13 +78,14 @@ class ScannedRecords:
         """Returns where the block that begins with record `first` ends: at `first` if none does."""
         if not self.known[first]:
             return first
-        place = int(np.searchsorted(self._breaks, first + 1))
+        place = int(self._breaks.searchsorted(first + 1))
         return int(self._breaks[place]) if place < len(self._breaks) else len(self.known)
 
     def block(self, path: str, first: int, last: int) -> Block:
         """Returns records of the file `path`, all of which are known, as a batch."""
-        among = np.searchsorted(self.table.rows, (first, last))
-        return Block(path, self, np.arange(first, last), np.arange(*among))
+        steps, wall_times = self.steps[first:last], self.wall_times[first:last]
+        numbers, table = np.arange(first, last), self.table.part(first, last)
+        return Block(path, self, numbers, steps, wall_times, table)
 
     def pieces(self, first: int, last: int) -> list[bytes | memoryview]:
         """Returns events of an event file; the last piece is the last event alone."""
@@ -104,7 +106,7 @@ class ScannedRecords:
         """Where records are not known, or a step is lower than the one before, ascending."""
         breaks = ~self.known
         breaks[1:] |= self.steps[1:] < self.steps[:-1]
-        return np.flatnonzero(breaks)
+        return breaks.nonzero()[0]
 
     @cached_property
     def _cuts(self) -> Integers:
@@ -118,52 +120,54 @@ class Block(Batch):
     kind = SUMMARY
 
     def __init__(
-        self, path: str, scanned: ScannedRecords, records: Integers, values: Integers
+        self,
+        path: str,
+        scanned: ScannedRecords,
+        numbers: Integers,
+        steps: Integers,
+        wall_times: Floats,
+        table: Table,
     ) -> None:
         """Holds scanned records.
 
         Args:
             path: The file.
             scanned: The records of a piece of the file.
-            records: The numbers of the records, ascending.
-            values: The numbers of their selected values in `scanned.table`, ascending.
+            numbers: The numbers of the records in it, ascending, of shape [records].
+            steps: The training steps, ascending.
+            wall_times: When the records were written.
+            table: Their selected values.
         """
         self.path = path
-        first, last = (int(records[0]), int(records[-1]) + 1) if len(records) else (0, 0)
+        self._scanned, self._numbers = scanned, numbers
+        self._steps, self._wall_times, self._table = steps, wall_times, table
+        first, last = (int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else (0, 0)
         self.offset, self.end_offset = int(scanned.bounds[first]), int(scanned.bounds[last])
-        self._scanned, self._records, self._values = scanned, records, values
         self._first, self._last = first, last
 
-    @cached_property
+    @property
     def steps(self) -> Integers:
         """The training steps, ascending."""
-        return self._scanned.steps[self._records]
+        return self._steps
 
-    @cached_property
+    @property
     def wall_times(self) -> Floats:
         """When the records were written."""
-        return self._scanned.wall_times[self._records]
+        return self._wall_times
 
     @property
     def offsets(self) -> Integers:
         """Where the records begin."""
-        return self._scanned.bounds[self._records]
+        return self._scanned.bounds[self._numbers]
 
-    @cached_property
+    @property
     def table(self) -> Table:
         """The values."""
-        series, rows, codes, numbers = self._scanned.table
-        rows = rows[self._values]
-        if self._last - self._first == len(self._records):
-            rows = rows - self._first
-        else:
-            rows = np.searchsorted(self._records, rows)
-        return Table(series, rows, codes[self._values], numbers[self._values])
+        return self._table
 
     def part(self, first: int, last: int) -> Block:
         """Returns the records from number `first` up to, not including, `last`."""
-        among = slice(*np.searchsorted(self.table.rows, (first, last)))
-        return self._of(self._records[first:last], self._values[among])
+        return self._of(slice(first, last), self.table.part(first, last))
 
     def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Block:
         """Returns the values that are selected."""
@@ -171,7 +175,7 @@ class Block(Batch):
             (kinds is None or kind in kinds) and selection.tag(tag)
             for kind, tag in self.table.series
         ]
-        return self._select(wanted, selection.steps(self.steps) & selection.times(self.wall_times))
+        return self._select(wanted, selection.among(self.steps, self.wall_times))
 
     def only(self, series: Container[Series]) -> Block:
         """Returns the values of some series."""
@@ -180,36 +184,45 @@ class Block(Batch):
 
     def _select(self, wanted: list[bool], within: Mask) -> Block:
         """Returns the values of some series in some records."""
-        kept = np.array(wanted, np.bool_)[self.table.codes] & within[self.table.rows]
+        series, rows, codes, numbers = self.table
+        kept = np.array(wanted, np.bool_)[codes] & within[rows]
         if kept.all():
             return self
-        rows = self.table.rows[kept]
-        return self._of(self._records[rows[np.diff(rows, prepend=-1) > 0]], self._values[kept])
+        rows = rows[kept]
+        chosen = np.zeros(len(self), np.bool_)
+        chosen[rows] = True
+        rows = (chosen.cumsum() - 1)[rows]
+        return self._of(chosen, Table(series, rows, codes[kept], numbers[kept]))
 
-    def _of(self, records: Integers, values: Integers) -> Block:
-        return Block(self.path, self._scanned, records, values)
+    def _of(self, chosen: slice | Mask, table: Table) -> Block:
+        """Returns the chosen records with a table of values of them."""
+        numbers, steps, wall_times = self._numbers, self.steps, self.wall_times
+        return Block(
+            *(self.path, self._scanned, numbers[chosen], steps[chosen], wall_times[chosen]), table
+        )
 
     def records(self) -> Iterator[Record]:
         """Yields the records one by one."""
         scanned, (series, rows, codes, _) = self._scanned, self.table
-        ends = np.searchsorted(rows, np.arange(len(self) + 1)).tolist()
-        for row, number in enumerate(self._records.tolist()):
-            begin, (payload, _) = int(scanned.bounds[number]), scanned.frame(number)
-            wall_time = float(scanned.wall_times[number])
-            record = Record(self.path, begin, len(payload), wall_time, Event.FromString(payload))
-            if not self._is_whole:
-                chosen = {series[code] for code in codes[ends[row] : ends[row + 1]]}
+        is_whole = self._is_whole()
+        ends = rows.searchsorted(np.arange(len(self) + 1)).tolist()
+        begins, wall_times = self.offsets.tolist(), self.wall_times.tolist()
+        for row, number in enumerate(self._numbers.tolist()):
+            payload, _ = scanned.frame(number)
+            event = Event.FromString(payload)
+            record = Record(self.path, begins[row], len(payload), wall_times[row], event)
+            if not is_whole:
+                chosen = {series[code] for code in codes[ends[row] : ends[row + 1]].tolist()}
                 record = record.only(chosen)
             yield record
 
     def frames(self) -> list[bytes | memoryview] | None:
         """Returns the records as events of an event file; None if a value is not selected."""
-        if self._scanned.data is None or not self._is_whole:
+        if self._scanned.data is None or not self._is_whole():
             return None
         return self._scanned.pieces(self._first, self._last)
 
-    @cached_property
     def _is_whole(self) -> bool:
         """Whether all values of the records from the first to the last are selected."""
-        first, last = np.searchsorted(self._scanned.table.rows, (self._first, self._last))
-        return len(self._values) == int(last - first)
+        first, last = self._scanned.table.rows.searchsorted((self._first, self._last))
+        return self.count == int(last - first)

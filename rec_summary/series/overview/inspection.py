@@ -110,7 +110,7 @@ def _inspect(run: Run, history: History, report: Report, selection: Selection) -
         for batch in read_batches(file, report):
             times = batch.wall_times
             if batch.kind == SUMMARY:
-                wanted = selection.steps(batch.steps) & selection.times(times)
+                wanted = selection.among(batch.steps, times)
                 if not wanted.any():
                     continue
                 times = times[wanted]
