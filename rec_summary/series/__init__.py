@@ -23,7 +23,7 @@ read before.
 `StepBuffer` (module `step_buffer`) takes selected batches of one writer and returns what is
 finished: batches in which the later value of a step has won, and restarts::
 
-    for item in buffer.add(part):  # at the end, buffer.flush()
+    for item in buffer.add(part):  # at the end, buffer.end()
         if isinstance(item, Restart):
             ...  # what was recorded from item.step on is superseded
         else:
