@@ -275,19 +275,19 @@ class Selection:
         """Whether values of a wall time are selected."""
         return self.since.wall_time <= wall_time <= self.until.wall_time
 
+    def times(self, wall_times: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Which of many wall times are selected."""
+        return (wall_times >= self.since.wall_time) & (wall_times <= self.until.wall_time)
+
     def among(
         self, steps: npt.NDArray[np.int64], wall_times: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.bool_]:
-        """Which of many records are selected, by their steps and their wall times."""
-        wanted = np.ones(steps.shape, np.bool_)
+        """Which of many records are selected, by their steps and wall times."""
+        wanted = self.times(wall_times)
         if self.since.step is not None:
             wanted &= steps >= self.since.step
         if self.until.step is not None:
             wanted &= steps <= self.until.step
-        if self.since.wall_time > -math.inf:
-            wanted &= wall_times >= self.since.wall_time
-        if self.until.wall_time < math.inf:
-            wanted &= wall_times <= self.until.wall_time
         return wanted
 
     def rank(self, rank: int, ranks: Sequence[int]) -> bool:

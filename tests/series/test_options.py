@@ -55,9 +55,7 @@ def test_since_is_a_step_an_age_or_a_date() -> None:
     assert date.fingerprint() == ExportOptions(since="2026-11-01T00:00").fingerprint()
     assert date.fingerprint() != ExportOptions(since=1).fingerprint()
     selection = Selection(date)
-    assert selection.among(
-        np.ones(3, np.int64), np.array([moment - 1, moment, moment + 1])
-    ).tolist() == [0, 1, 1]
+    assert selection.times(np.array([moment - 1, moment, moment + 1])).tolist() == [0, 1, 1]
     assert selection.step(-5)
     with pytest.raises(ArgumentError, match=r"since is invalid. Received: 'yesterday'"):
         ExportOptions(since="yesterday")
@@ -68,8 +66,7 @@ def test_until_is_a_step_an_age_or_a_date() -> None:
     moment = datetime(2026, 11, 2).timestamp()
     day = Selection(ExportOptions(since="2026-11-01", until="2026-11-02"))
     times = np.array([moment - 90_000, moment - 1, moment, moment + 1])
-    chosen = day.among(np.ones(4, np.int64), times)
-    assert chosen.tolist() == [0, 1, 1, 0] == list(map(day.time, times.tolist()))
+    assert day.times(times).tolist() == [0, 1, 1, 0] == list(map(day.time, times.tolist()))
     assert day.step(10**12)
     assert not Selection(ExportOptions(since=3, until="1d")).time(datetime.now().timestamp())
 
