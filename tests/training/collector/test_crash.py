@@ -60,4 +60,5 @@ def test_a_kill_costs_no_more_than_what_was_not_yet_flushed(tmp_path):
         process.communicate(timeout=PATIENCE_SECS)
     found = on_disk()
     assert found[: len(live)] == live
-    assert found == list(range(1, len(found) + 1))
+    # A training of more than a minute has its counters as well, in a record of their own.
+    assert list(dict.fromkeys(found)) == list(range(1, found[-1] + 1))
