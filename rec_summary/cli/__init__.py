@@ -34,9 +34,9 @@ Examples:
   rec-summary view records                 records in TensorBoard, live
   rec-summary export records logs          then: tensorboard --logdir logs
   rec-summary lineage records --sort -auc  which run was best
-  rec-summary diff RUN RUN                 what differs, and where curves part
+  rec-summary diff RUN RUN                 what differs between two runs
   rec-summary tail records                 new values, live in the terminal
-  rec-summary watch records                alerts: NaN losses, stalls, drops of an AUC
+  rec-summary watch records                alerts: NaN, stalls, AUC drops
 """
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it

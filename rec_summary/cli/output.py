@@ -293,13 +293,13 @@ def print_problems(problems: Sequence[object], count: int) -> None:
 
 @contextlib.contextmanager
 def progress_shown(*, doing: str | None = None, counted: str | None = None) -> Iterator[Progress]:
-    """Gives a function that shows progress: as a bar on a terminal, else in lines.
+    """Gives a function that shows progress: as a bar on a terminal, else a line for each tenth.
 
     Standard error gets both. There are no lines beside JSON: it is for a program.
 
     Args:
-        doing: What a line says when the next name begins, in bytes; None for no such lines.
-        counted: What is counted instead of bytes, such as `points`; a line for each tenth.
+        doing: What a line says when a name begins, in bytes; None for no such lines.
+        counted: What is counted instead of bytes, such as `points`.
     """
     in_lines = (doing or counted) and not printing().as_json
     if printing().quiet or not (sys.stderr.isatty() or in_lines):
@@ -333,14 +333,15 @@ def progress_shown(*, doing: str | None = None, counted: str | None = None) -> I
 
 
 def _in_lines(doing: str | None, counted: str | None) -> Progress:
-    """Returns a function that prints a line for each name, or for each tenth of the count."""
-    printed: str | int | None = None
+    """Returns a function that prints a line for each tenth; of bytes, one at most for a name."""
+    printed, tenth = "", -1
 
     def show(name: str, done: int, total: int) -> None:
-        nonlocal printed
-        before, printed = printed, done * 10 // max(total, 1) if counted else name
-        if printed == before:
+        nonlocal printed, tenth
+        reached = done * 10 // max(total, 1)
+        if reached == tenth or (doing and name == printed):
             return
+        printed, tenth = name, reached
         if counted:
             text = f"{one_line(name)}: {done:,} of {total:,} {counted}"
         else:

@@ -202,9 +202,11 @@ def test_a_file_is_refused(command: str, tmp_path: Path) -> None:
 
 
 def test_a_view_says_how_its_pages_keep_up(tmp_path: Path) -> None:
-    write_segment(tmp_path / "records", event(1, scalar("loss", 1)))
-    [told] = said("view", tmp_path / "records", tmp_path, 1)
-    assert "`Reload data`" in told
+    for number in range(251):
+        write_segment(tmp_path / f"records/{number}", event(1, scalar("loss", 1)))
+    told = said("view", tmp_path / "records", tmp_path, 2)
+    assert "`Reload data`" in told[0]
+    assert "then tick the box above their names" in told[1]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,8 @@ def test_every_help_has_examples_that_are_understood(name: str) -> None:
     assert command.epilog is not None
     lines = re.findall(r"^  rec-summary (.+)$", command.epilog, re.MULTILINE)
     assert lines
+    assert max(map(len, command.epilog.splitlines())) <= 78  # of 80 characters, 2 are indented
+    assert not command.get_short_help_str(63).endswith("...")  # beside its name in --help
     for line in lines:
         words = shlex.shlex(re.split(r"\s{3,}", line)[0], posix=True, punctuation_chars="|&>")
         words.whitespace_split = True

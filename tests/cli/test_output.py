@@ -57,6 +57,15 @@ def test_a_line_when_the_next_name_begins(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
+def test_a_thousand_names_make_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_shown(doing="copying") as show:
+        for number in range(1000):
+            show(f"run_{number}", number, 1000)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1] == "copying run_100 (100 bytes of 1.0 kB read)"
+    assert len(lines) == 10
+
+
 def test_a_line_for_each_tenth_of_what_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_shown(counted="points") as show:
         for done in range(21):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """\b
 Examples:
   rec-summary control records --show
-  rec-summary control records --collect-freq 1 --histograms '.*embedding' --for 500steps
+  rec-summary control records --collect-freq 1 --gradients on --for 500steps
   rec-summary control records --tensors 'user_embedding' --for 50steps
   rec-summary control records --checkpoint now --lineage incident=1234
   rec-summary control records --stop

@@ -31,8 +31,8 @@ Examples:
   rec-summary diff records/run-1 records/run-2 --tags 'loss|auc' --json
 
 \b
-Exit codes: 0 nothing differs; 1 something does; 2 a mistake in the arguments; 3 it
-failed.
+Exit codes: 0 nothing differs; 1 something does; 2 a mistake in the arguments;
+3 it failed.
 """
 
 

@@ -40,7 +40,7 @@ EXAMPLES: Final = """\b
 Examples:
   rec-summary export records logs          then: tensorboard --logdir logs
   rec-summary export records logs --follow
-  rec-summary export records logs --runs 'ctr/*' --tags '^loss' --max-points 2000
+  rec-summary export records logs --tags '^loss' --max-points 2000
   rec-summary export records tables --format parquet
   rec-summary export records dataset --format parquet --follow
   rec-summary export s3://bucket/records s3://bucket/logs --follow

@@ -22,8 +22,8 @@ from rec_summary.errors import three_part, verbatim
 EXAMPLES = """\b
 Examples:
   rec-summary landscape records/run-1 --model my_model:landscape
-  rec-summary landscape records/run-1 --model my_model:landscape --size 60 --parameters dense
-  rec-summary landscape records/run-1 --model my_model:landscape --engine dask://host:8786
+  rec-summary landscape records/run-1 --model my_model:landscape --size 60
+  rec-summary landscape records/run-1 --model my_model:landscape --engine ray
 """
 
 

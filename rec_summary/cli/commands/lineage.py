@@ -27,8 +27,8 @@ from rec_summary.cli.output import (
 EXAMPLES = """\b
 Examples:
   rec-summary lineage records --sort -best/auc --limit 10
-  rec-summary lineage records --filter 'learning_rate<0.01' --filter 'network~Deep'
-  rec-summary lineage records --columns run,learning_rate,auc --format csv > runs.csv
+  rec-summary lineage records --filter 'learning_rate<0.01' --sort loss
+  rec-summary lineage records --columns run,auc --format csv > runs.csv
 """
 
 

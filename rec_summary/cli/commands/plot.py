@@ -24,8 +24,8 @@ EXAMPLES: Final = """\b
 Examples:
   rec-summary plot records --tags loss -o loss.png
   rec-summary plot records --tags loss --group-by seed -o seeds.png
-  rec-summary plot records --tags 'loss|auc' --runs 'ctr/*' --smooth 0.9 -o trend.svg
-  rec-summary plot records --tags loss --log y --x relative --size 12x4 -o loss.pdf
+  rec-summary plot records --tags 'loss|auc' --runs 'ctr/*' -o trend.svg
+  rec-summary plot records --tags loss --log y --smooth 0.9 -o loss.pdf
 """
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 

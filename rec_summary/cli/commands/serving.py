@@ -26,6 +26,11 @@ _RELOADING = (
     "Its pages reload themselves if you tick `Reload data` in its settings (the gear at the top "
     "right)."
 )
+_MANY_RUNS = 250  # with an evaluation each, there are as many as TensorBoard shows by itself
+_SELECTING = (
+    "Of more than 500 runs (each evaluation is one), TensorBoard shows none until you select them: "
+    "filter the runs, then tick the box above their names. Or show fewer, with --runs."
+)
 VIEW_EXAMPLES = """\b
 Examples:
   rec-summary view records --open
@@ -103,6 +108,8 @@ def view(
         if opens:
             webbrowser.open(url)
         hint(_RELOADING)
+        if count > _MANY_RUNS:
+            hint(_SELECTING)
 
 
 @_command(epilog=SERVE_EXAMPLES)

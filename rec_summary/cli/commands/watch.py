@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\b
 Examples:
-  rec-summary watch records                       NaN loss, stall, drop of an AUC
+  rec-summary watch records                NaN loss, stall, drop of an AUC
   rec-summary watch records --rule 'calibration > 1.1 for 5m'
-  rec-summary watch records --rule stall --rule 'loss rises 20% within 500 steps'
-  rec-summary watch records --rules alerts.txt --log alerts.jsonl --exec ./page-me
+  rec-summary watch records --rule stall --rule 'loss rises 20% within 1h'
+  rec-summary watch records --rules alerts.txt --exec ./page-me
   rec-summary watch records --once || echo 'something is wrong'
 
 \b
 A rule: TAG > NUMBER (also >= < <= == !=), TAG is nan, TAG is not finite, or
 TAG drops 5% within 10m (also rises; 0.02 for 5%; 500 steps for 10m), each
-optionally followed by: for 5m, for 100 steps. Or: no data for 10m, TAG no data
-for 10m. NAME: in front gives the rule a name. See docs/alerts.md. Built-in
-rules: nan-loss, stall, auc-drop.
+optionally followed by: for 5m, for 100 steps. Or: no data for 10m, TAG no
+data for 10m. NAME: in front gives the rule a name. See docs/alerts.md.
+Built-in rules: nan-loss, stall, auc-drop.
 
 \b
 Exit codes: 0 no alert is firing, or stopped with Ctrl-C; 1 with --once, an
