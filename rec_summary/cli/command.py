@@ -176,13 +176,14 @@ def one_run(source: str) -> Run:
     return runs[0]
 
 
-def awaited_runs(source: str, find: Find) -> list[Run]:
-    """Returns the runs of a source that may still be empty.
+def awaited_runs(source: str, pattern: str | None, find: Find) -> list[Run]:
+    """Returns the runs of a source whose names match; there may be none yet.
 
-    Prints where the command waits if there are none, so you notice a mistyped name.
+    Prints what the command waits for if there are none, so you notice a mistyped name.
 
     Args:
         source: A directory that need not exist yet, or a URL.
+        pattern: As in `choose_runs`.
         find: As in `choose_runs`.
 
     Raises:
@@ -190,9 +191,13 @@ def awaited_runs(source: str, find: Find) -> list[Run]:
         SourceError: The source cannot be read.
     """
     from rec_summary.records.remote import NotFoundError, Url
+    from rec_summary.series.options import ArgumentError
 
     try:
-        return find()
+        return choose_runs(source, pattern, find)
+    except ArgumentError as error:
+        hint(f"{one_line(str(error))} Waiting for such a run.")
+        return []
     except NotFoundError:
         is_url = isinstance(source, Url)
         exists = not is_url and os.path.exists(source)

@@ -165,10 +165,10 @@ FOLLOWING = {
 }
 
 
-def said(command: str, source: Path, tmp_path: Path, lines: int) -> list[str]:
+def said(command: str, source: Path, tmp_path: Path, lines: int, *options: str) -> list[str]:
     """Returns the first lines on standard error, and stops the command."""
     more = [tmp_path / word if word == "logs" else word for word in FOLLOWING[command]]
-    process = start(command, source, *more)
+    process = start(command, source, *more, *options)
     assert process.stderr is not None
     found = [process.stderr.readline().rstrip("\n") for _ in range(lines)]
     process.send_signal(signal.SIGINT)
@@ -189,6 +189,14 @@ def test_a_directory_without_records_is_named_in_full(command: str, tmp_path: Pa
     lines = 1 if command in ("view", "serve", "tail") else 2
     told = said(command, tmp_path / "wrong", tmp_path, lines)
     assert told[-1] == f"There are no records in {tmp_path}/wrong yet: waiting for records."
+
+
+@pytest.mark.parametrize("command", ["tail", "export"])
+def test_a_choice_that_matches_no_run_yet_is_named(command: str, tmp_path: Path) -> None:
+    write_segment(tmp_path / "records" / "ctr", event(1, scalar("loss", 1)))
+    lines = 1 if command == "tail" else 2
+    told = said(command, tmp_path / "records", tmp_path, lines, "--runs", "crt")
+    assert told[-1].endswith("matches a run; there are: ctr. Waiting for such a run.")
 
 
 @pytest.mark.parametrize("command", FOLLOWING)

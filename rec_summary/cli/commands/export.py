@@ -121,7 +121,7 @@ def export(
     selection = Selection(dataclasses.replace(choice, ranks=None))
     report: ExportReport | TableReport
     if follow:
-        with _following(source, destination) as (stop, poller):
+        with _following(source, destination, runs) as (stop, poller):
             how: dict[str, Any] = {"options": choice, "runs": runs, "stop": stop, "poller": poller}
             if form == "parquet":
                 from rec_summary.tables.dataset import EVERY_SECS, follow_dataset
@@ -201,13 +201,15 @@ def _check_choice(
 
 
 @contextlib.contextmanager
-def _following(source: str, destination: str) -> Iterator[tuple[threading.Event, RunPoller]]:
+def _following(
+    source: str, destination: str, runs: str | None
+) -> Iterator[tuple[threading.Event, RunPoller]]:
     """Gives an event that Ctrl-C sets, and what finds the runs; says what is followed."""
     from rec_summary.series.discovery.run_poller import RunPoller
 
     hint(f"Following {one_line(source)} into {one_line(destination)}; Ctrl-C to stop.")
     poller = RunPoller(source)
-    awaited_runs(source, poller.find)
+    awaited_runs(source, runs, poller.find)
     with stopping() as stop:
         yield stop, poller
 

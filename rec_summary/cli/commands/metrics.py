@@ -82,7 +82,7 @@ def metrics(
             click.echo(f"Serving: {server.address} (Ctrl-C to stop)")
             if host != _LOOPBACK:
                 hint("Every machine that reaches this address can read the metrics.")
-            awaited_runs(source, poller.find)
+            awaited_runs(source, chosen["runs"], poller.find)
         chosen.update(since=read_since(since, time.time()), values=values, poller=poller)
         for _ in watched("metrics", source, judged, once=once, **chosen):
             pass  # the values take what there is

@@ -89,13 +89,12 @@ def view(
     TensorBoard has no password. By default only programs on this machine can reach it; with
     another --host, everybody who can reach that address can see the records.
     """
-    from rec_summary.series.options import matching_runs
     from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
     from rec_summary.tensorboard.provider.board import Board, exposed
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
     index = RunIndex(source, runs, **shown)
-    chosen = matching_runs(awaited_runs(source, index.find), runs)
+    chosen = awaited_runs(source, runs, index.find)
     pinned = pinned_tags(recorded_tags(chosen))
     count = sum(len(run.ranks) for run in chosen)
     address = exposed(host, arguments)
@@ -137,7 +136,7 @@ def serve(source: str, port: int, runs: str | None, **shown: Any) -> None:
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
     index = RunIndex(source, runs, **shown)
-    awaited_runs(source, index.find)
+    awaited_runs(source, runs, index.find)
     server = GrpcServer(RecordDataProvider(index), port)
     with _served(index, server):
         click.echo(f"Serving: {server.address} (Ctrl-C to stop)")

@@ -82,7 +82,6 @@ def tail(
     --since 0 reads the whole run.
     """
     from rec_summary.series.new_records import PATIENCE_SECS
-    from rec_summary.series.options import matching_runs
     from rec_summary.series.overview.choice import check_ranks, check_tags
     from rec_summary.series.overview.tail import Tail
 
@@ -93,7 +92,7 @@ def tail(
         found_runs = choose_runs(source, runs, reading.find)
         check_ranks(found_runs, ranks)
     else:
-        found_runs = matching_runs(awaited_runs(source, reading.find), runs)
+        found_runs = awaited_runs(source, runs, reading.find)
     if once or since is not None:
         if since is None:
             reading.skip(_NEWEST_BYTES)

@@ -125,7 +125,7 @@ def watch(
         if not once:
             names = ", ".join(one_line(rule.title) for rule in gathered)
             hint(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.")
-            awaited_runs(source, poller.find)
+            awaited_runs(source, runs, poller.find)
         how: dict[str, Any] = {"runs": runs, "interval": interval, "since": beginning}
         how |= {"once": once, "history": history, "stop": stop, "poller": poller}
         for news in watched("watch", source, gathered, **how):
