@@ -9,15 +9,14 @@ Summation", 2013).
 
 from __future__ import annotations
 
+import bisect
 import math
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_factor, register
-
-Places = npt.NDArray[np.intp]
 
 _LOWEST = -1074  # the exponent of the smallest float64 above zero
 _HUGE = 960  # an exponent above which `units_of` takes Python's integers
@@ -25,34 +24,33 @@ _BLOCK = 1 << 14  # numbers; larger arrays are made of new pages of memory each 
 _BITS = 38  # of a number in a layer: the sum of a block has no more than 52
 
 
-def units_of(numbers: Floats, groups: Places | None = None, count: int = 1) -> list[int]:
-    """Returns the sum of the numbers of each group, in units of 2**-1074.
+def units_of(numbers: Floats, starts: Sequence[int] = (0,)) -> list[int]:
+    """Returns the sum of each part of the numbers, in units of 2**-1074.
 
     Args:
         numbers: Finite numbers.
-        groups: The group of each number, below `count`; None if there is only one group.
-        count: The number of groups.
+        starts: Where each part begins, the first one at 0; none is empty.
     """
-    sums = [0] * count
+    sums = [0] * len(starts)
     for start in range(0, len(numbers), _BLOCK):
         rest = np.asarray(numbers[start : start + _BLOCK], np.float64)
-        places = None if groups is None else groups[start : start + _BLOCK]
+        first = bisect.bisect_right(starts, start) - 1  # the part in which the block begins
+        later = starts[first + 1 : bisect.bisect_left(starts, start + _BLOCK)]
+        places = [0, *(place - start for place in later)]
         while most := max(rest.max(), -rest.min()):
             highest = math.frexp(most)[1]
             if highest > _HUGE:
-                ratios = (each.as_integer_ratio() for each in rest.tolist())
-                every = [0] * len(rest) if places is None else places.tolist()
-                for group, (number, divisor) in zip(every, ratios, strict=True):
-                    sums[group] += units_of_whole(number) // divisor
+                for part, of_part in enumerate(np.split(rest, places[1:]), first):
+                    ratios = (number.as_integer_ratio() for number in of_part.tolist())
+                    sums[part] += sum(units_of_whole(above) // below for above, below in ratios)
                 break
             unit = max(highest - _BITS, _LOWEST)
             # Adding this, and taking it away, rounds to multiples of 2**unit.
             rounding = math.ldexp(1.5, 52 + unit)
             upper = rest + rounding
             upper -= rounding
-            totals = [upper.sum()] if places is None else np.bincount(places, upper, count)
-            for group, total in enumerate(totals):
-                sums[group] += int(math.ldexp(total, -unit)) << unit - _LOWEST
+            for part, total in enumerate(np.add.reduceat(upper, places).tolist(), first):
+                sums[part] += int(math.ldexp(total, -unit)) << unit - _LOWEST
             rest = rest - upper
     return sums
 

@@ -9,7 +9,7 @@ stopped, and every rank that merges the same states gets the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,7 +33,13 @@ class State:
     are merged. Sums (ints and arrays of numbers of at least 0) are added. A part is a state, or
     states by key. An attribute is stored under its name without the leading underscore. A subclass
     with other contents extends the methods.
+
+    Attributes:
+        may_wait: Whether parts of prepared batches take little more memory than the examples, so
+            that they may wait until somebody reads the state.
     """
+
+    may_wait: ClassVar[bool] = True
 
     _settings: ClassVar[tuple[str, ...]] = ()
     _sums: ClassVar[tuple[str, ...]] = ()
@@ -167,6 +173,19 @@ class Columns(NamedTuple):
         return Columns(tuple(None if column is None else column[at] for column in self.columns))
 
 
+def split(batch: Any, starts: Sequence[int]) -> list[Any]:
+    """Returns the parts of a batch for `count_part`.
+
+    Args:
+        batch: `Columns`, or what the ``prepare`` of a state returned.
+        starts: Where each part begins, the first one at 0; none is empty.
+    """
+    if hasattr(batch, "split"):  # it does the work of all parts at once
+        return list(batch.split(starts))
+    ends = [*starts[1:], batch.size]
+    return [batch.cut(slice(*part)) for part in zip(starts, ends, strict=True)]
+
+
 def count_part(state: Any, part: Any) -> None:
     """Counts a part of a batch: `Columns`, or what the ``prepare`` of the state returned."""
     if isinstance(part, Columns):
@@ -266,9 +285,12 @@ def _by_key(part: Any) -> dict[Any, Any]:
     return part if isinstance(part, dict) else {"": part}
 
 
+_COPIED: Final = (State, np.ndarray, list)  # a union would be made for each value
+
+
 def _copied(value: Any) -> Any:
     """Returns an independent copy of the contents of a state; elements of lists never change."""
-    if isinstance(value, State | np.ndarray | list):
+    if isinstance(value, _COPIED):
         return value.copy()
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}

@@ -9,7 +9,7 @@ covers the last n examples of every rank.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, cast
 
 import numpy as np
 
@@ -29,11 +29,15 @@ from rec_summary.metrics.state import (
     nested,
     register,
     restore,
+    split,
     to_array,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+_MOST_WAITING: Final = 1 << 17  # examples
 
 
 class PreparedBatch(Protocol):
@@ -79,6 +83,7 @@ class Window(State, Generic[StateT]):
 
     def total(self) -> StateT:
         """Returns the state of the window: a copy, all buckets merged."""
+        self._settle()
         if len(self._buckets) == 1:
             (only,) = self._buckets.values()
             return only.copy()
@@ -86,6 +91,7 @@ class Window(State, Generic[StateT]):
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``seen``, and the arrays of an empty state and of each bucket."""
+        self._settle()
         return {
             "kind": np.array(kind_of(self._empty)),
             "size": to_array(self._size),
@@ -114,6 +120,8 @@ class Window(State, Generic[StateT]):
         return (size, count)
 
     def _add(self, other: Self) -> None:
+        self._settle()
+        other._settle()
         join(self._buckets, other._buckets)
         self.seen = max(self.seen, other.seen)
         self._forget()
@@ -125,11 +133,19 @@ class Window(State, Generic[StateT]):
             total._add(state)
         return total
 
+    def _take(self, size: int, part: Any) -> None:
+        """Counts the next examples, which go into the same state."""
+        count_part(self._next(size), part)
+
+    def _settle(self) -> None:
+        """Does what has been put off until somebody reads the buckets."""
+
     def _next(self, size: int) -> StateT:
         """Returns the state that counts the next examples, for which it has room."""
-        state = self._target(self.seen)
+        state, is_new = self._target(self.seen), self.seen % self._size == 0
         self.seen += size
-        self._forget()
+        if is_new:
+            self._forget()
         return state
 
     def _from_arrays(self, prefix: str, arrays: Stored) -> dict[int, StateT]:
@@ -149,9 +165,9 @@ class Window(State, Generic[StateT]):
         """Returns the number of the oldest bucket in the window; negative at the beginning."""
         return self._newest() - self._count + 1
 
-    def _room(self) -> int:
-        """Returns how many of the next examples go into the same state."""
-        return self._size - self.seen % self._size
+    def _room(self, place: int) -> int:
+        """Returns how many examples from this place of the stream on go into the same state."""
+        return self._size - place % self._size
 
     def _target(self, place: int) -> StateT:
         """Returns the state in which the example at `place` in the stream is counted."""
@@ -173,13 +189,16 @@ def count_together(windows: Collection[Window[Any]], batch: PreparedBatch) -> No
 
     It is cut where a bucket of any window ends, so that the work for each part is done once.
     """
-    start = 0
-    while start < batch.size:
-        size = min(batch.size - start, *(window._room() for window in windows))
-        part = batch.cut(slice(start, start + size))
+    if not batch.size:
+        return
+    starts, end = list[int](), 0
+    while end < batch.size:
+        starts.append(end)
+        end += min(window._room(window.seen + end) for window in windows)
+    sizes = np.diff(starts, append=batch.size).tolist()
+    for size, part in zip(sizes, split(batch, starts), strict=True):
         for window in windows:
-            count_part(window._next(size), part)
-        start += size
+            window._take(size, part)
 
 
 @register
@@ -205,6 +224,9 @@ class LastExamples(Window[StateT]):
 
     Whenever a bucket is full, the window holds exactly the last ``size * buckets`` examples. In
     between, the bucket being filled replaces the oldest one: up to ``size - 1`` examples fewer.
+
+    Prepared batches wait until somebody reads the window: most examples leave it before that, and
+    are never counted.
     """
 
     def __init__(self, empty: StateT, examples: int, buckets: int = 16) -> None:
@@ -221,6 +243,7 @@ class LastExamples(Window[StateT]):
         buckets = check_int("buckets", buckets)
         examples = check_int("examples", examples, buckets)
         super().__init__(empty, -(-examples // buckets), buckets)
+        self._waiting: list[tuple[int, int, Any]] = []  # places in the stream, sizes, and parts
 
     def taken_over(self, other: Self) -> Self:
         """Returns a stored window of as many examples as one with the number of buckets of this.
@@ -231,6 +254,7 @@ class LastExamples(Window[StateT]):
         Raises:
             ValueError: The windows are of different states or sizes.
         """
+        other._settle()
         new = self.copy()
         new._empty.check_mergeable(other._empty)
         rounded = abs(other._size * other._count - self._size * self._count)
@@ -238,7 +262,7 @@ class LastExamples(Window[StateT]):
             sizes = other._size * other._count, self._size * self._count
             raise ValueError(three_part("The examples of a window", sizes[0], f"about {sizes[1]}"))
         new.seen = other.seen
-        new._buckets = {}
+        new._buckets, new._waiting = {}, []
         for number, state in other._buckets.items():
             join(new._buckets, {number * other._size // self._size: state})
         new._forget()
@@ -247,6 +271,30 @@ class LastExamples(Window[StateT]):
     @staticmethod
     def _arguments(size: int, count: int) -> tuple[int, ...]:
         return (size * count, count)
+
+    def _take(self, size: int, part: Any) -> None:
+        # Columns are not checked yet, and may change.
+        if isinstance(part, Columns) or not self._empty.may_wait:
+            self._settle()
+            super()._take(size, part)
+            return
+        self._waiting.append((self.seen, size, part))
+        is_new = self.seen % self._size == 0
+        self.seen += size
+        if is_new:
+            self._forget()
+        if self.seen - self._waiting[0][0] > _MOST_WAITING:
+            self._settle()
+
+    def _settle(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for self.seen, size, part in waiting:
+            count_part(self._next(size), part)
+
+    def _forget(self) -> None:
+        super()._forget()
+        oldest = self._oldest() * self._size
+        self._waiting = [part for part in self._waiting if part[0] >= oldest]
 
 
 @register
@@ -316,9 +364,9 @@ class Decayed(Window[StateT]):
         join(self._open, other._open)
         super()._add(other)
 
-    def _room(self) -> int:
-        place = self.seen % self._size
-        return min(self._size - place, self._step - place % self._step)
+    def _room(self, place: int) -> int:
+        room = super()._room(place)
+        return min(room, self._step - (self._size - room) % self._step)
 
     def _target(self, place: int) -> StateT:
         start = place - place % self._size % self._step

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from rec_summary.metrics import windows
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
@@ -83,6 +84,32 @@ def test_windows_that_count_together_count_as_alone(stream):
             count_together([window], batch)
     for one, other in zip(together, alone, strict=True):
         assert states_equal(one, other)
+
+
+def test_examples_that_leave_a_window_are_never_counted(stream, monkeypatch):
+    """They do not wait for long, and what is read between batches changes nothing."""
+    counted = []
+    count = ClickQuality.count
+    monkeypatch.setattr(
+        ClickQuality, "count", lambda self, part: (counted.append(part), count(self, part))
+    )
+    quality = ClickQuality(64)
+    window, read, small = (LastExamples(quality, 1200, buckets=4) for _ in range(3))
+    for start in range(0, 5000, 500):
+        batch = quality.prepare(clean(*(column[start : start + 500] for column in stream)))
+        count_together([window], batch)
+    assert not counted
+    total = window.total()
+    assert sum(len(part.order.marks) for part in counted) == total.loss.weight == 1100
+    monkeypatch.setattr(windows, "_MOST_WAITING", 700)
+    for start in range(0, 5000, 500):
+        batch = quality.prepare(clean(*(column[start : start + 500] for column in stream)))
+        count_together([read], batch)
+        read.total()
+        count_together([small], batch)
+        assert sum(size for _, size, _ in small._waiting) <= 700
+    assert states_equal(read, window)
+    assert states_equal(small, window)
 
 
 def test_ranks_add_the_last_examples_of_each(stream):

@@ -242,6 +242,8 @@ class ClassBatch(NamedTuple):
 class ClassScores(UserScores):
     """The AUC of each class against the others: `UserScores` in which a user is a class."""
 
+    may_wait = False  # a row for each class of each example
+
     def prepare_classes(self, scores: Any, labels: Any, weights: Any = None) -> ClassBatch:
         """Returns a batch for `count` of this state and of others with the same settings.
 

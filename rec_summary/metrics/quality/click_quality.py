@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import ExactSum, Places
-from rec_summary.metrics.quality.clicks import Clicks, clean
+from rec_summary.metrics.exact_sum import ExactSum
+from rec_summary.metrics.quality.clicks import Clicks, Labels, clean
 from rec_summary.metrics.quality.log_loss import LogLoss, LossSums, loss_sums
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
 from rec_summary.metrics.state import Array, Floats, Scalable, Stored, nested, register
@@ -38,40 +37,33 @@ class QualityBatch(NamedTuple):
     Attributes:
         losses: The weighted log loss of each example.
         scores: The weighted score of each example.
+        labels: Whether there was a click.
         order: The scores with their keys.
     """
 
     losses: Floats
     scores: Floats
+    labels: Labels
     order: OrderBatch
 
     @property
     def size(self) -> int:
         """The number of examples."""
-        return len(self.order.keys)
+        return len(self.labels)
 
-    def cut(self, at: slice) -> QualitySums:
-        """Returns the sums over a part of the examples."""
-        return self._sums(at, None, 1)[0]
+    def cut(self, at: Any) -> QualityBatch:
+        """Returns some of the examples: a slice, or their places."""
+        return QualityBatch(self.losses[at], self.scores[at], self.labels[at], self.order.cut(at))
 
-    def split(self, at: Places, groups: Places, count: int) -> list[QualitySums]:
-        """Returns the sums over groups of examples.
+    def split(self, starts: Sequence[int]) -> list[QualitySums]:
+        """Returns the sums over parts of the examples, all of them added up at once.
 
         Args:
-            at: The places of examples, those of the first group first.
-            groups: The group of each of them, rising from 0; none is empty.
-            count: The number of groups.
+            starts: Where each part begins, the first one at 0; none is empty.
         """
-        return self._sums(at, groups, count)
-
-    def _sums(self, at: Any, groups: Places | None, count: int) -> list[QualitySums]:
-        order = self.order.cut(at)
-        losses, scores = self.losses[at], self.scores[at]
-        sums = loss_sums(losses, scores, order.labels, order.weights, groups, count)
-        if groups is None:
-            return [QualitySums(sums[0], order)]
-        ends = np.searchsorted(groups, np.arange(count + 1)).tolist()
-        orders = [order.cut(slice(*each)).copy() for each in itertools.pairwise(ends)]
+        sums = loss_sums(self.losses, self.scores, self.labels, self.order.weights, starts)
+        ends = [*starts[1:], self.size]
+        orders = (self.order.cut(slice(*part)) for part in zip(starts, ends, strict=True))
         return list(map(QualitySums, sums, orders))
 
 
@@ -128,7 +120,7 @@ class ClickQuality(Scalable):
         Args:
             batch: One example or more, none of them refused.
         """
-        return QualityBatch(*self.loss.terms(batch), self.order.prepare(batch))
+        return QualityBatch(*self.loss.terms(batch), batch.labels, self.order.prepare(batch))
 
     def count(self, part: QualitySums) -> None:
         """Counts a part of a prepared batch."""

@@ -105,7 +105,7 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
     seen = column("labels", labels, given.size)
     # float32 keeps the order and seven digits; with its few bits, sums of scores are exact.
     with np.errstate(over="ignore"):
-        values = given.astype(np.float32).astype(np.float64)
+        values = given.astype(np.float32, copy=False).astype(np.float64)
     exact = values if given.dtype == np.float32 else given.astype(np.float64)
     heavy = None if weights is None else column("weights", weights, given.size).astype(np.float64)
     clicked = seen if seen.dtype.kind == "b" else seen == 1
@@ -113,7 +113,7 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
     soft = False
     if seen.dtype.kind != "b":
         usable &= (seen >= 0) & (seen <= 1)
-        soft = not (clicked | (seen == 0))[usable].all()
+        soft = not (clicked | (seen == 0) | ~usable).all()
     if heavy is not None:
         usable &= (heavy >= 0) & (heavy <= _MAX_WEIGHT)
         heavy = on_weight_grid(np.where(usable, heavy, 1.0))

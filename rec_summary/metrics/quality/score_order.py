@@ -65,33 +65,31 @@ class OrderBatch(NamedTuple):
     """A batch for `ScoreOrder.count`; every array has shape (examples,).
 
     Attributes:
-        keys: The key of each score.
-        labels: Whether there was a click.
+        marks: Twice the key of each score, plus 1 if there was a click.
         weights: The weights; None if every example counts once.
     """
 
-    keys: Keys
-    labels: Labels
+    marks: Keys
     weights: Floats | None
 
     def cut(self, at: Any) -> OrderBatch:
         """Returns some of the examples: a slice, or their places."""
         weights = None if self.weights is None else self.weights[at]
-        return OrderBatch(self.keys[at], self.labels[at], weights)
+        return OrderBatch(self.marks[at], weights)
 
     def copy(self) -> OrderBatch:
-        """Returns a copy: a view of few examples would keep the whole batch in memory."""
+        """Returns an independent copy."""
         weights = None if self.weights is None else self.weights.copy()
-        return OrderBatch(self.keys.copy(), self.labels.copy(), weights)
+        return OrderBatch(self.marks.copy(), weights)
 
     def as_cells(self) -> tuple[Codes, Floats]:
         """Returns the cell of each example, and its weights as a non-click and as a click."""
         assert self.weights is not None
-        clicks = np.where(self.labels, self.weights, 0.0)
-        return self.keys << ONE | ONE, np.stack([self.weights - clicks, clicks])
+        clicks = self.weights * (self.marks & ONE)
+        return self.marks | ONE, np.stack([self.weights - clicks, clicks])
 
 
-_NO_EXAMPLES = OrderBatch(np.zeros(0, np.uint64), np.zeros(0, np.bool_), None)
+_NO_MARKS: Keys = np.zeros(0, np.uint64)
 
 
 class OrderedAuc(NamedTuple):
@@ -171,18 +169,21 @@ class ScoreOrder(Scalable):
 
     def prepare(self, batch: Clicks) -> OrderBatch:
         """Returns a batch for `count` of any state."""
-        return OrderBatch(keys_of(batch.exact), batch.labels, batch.weights)
+        marks = keys_of(batch.exact)
+        marks <<= ONE
+        marks |= batch.labels.astype(np.uint64)
+        return OrderBatch(marks, batch.weights)
 
     def count(self, batch: OrderBatch) -> None:
         """Counts a prepared batch and keeps its arrays."""
         if self._closing:
             self._reduce()
-        start, size = 0, len(batch.keys)
+        start, size = 0, len(batch.marks)
         while start < size:
             part = batch.cut(slice(start, start + self._most - self._seen))
             self._examples.append(part)
-            self._seen += len(part.keys)
-            start += len(part.keys)
+            self._seen += len(part.marks)
+            start += len(part.marks)
             if self._seen == self._most:
                 self._reduce()
         if len(self._examples) >= _PARTS:
@@ -333,20 +334,17 @@ class ScoreOrder(Scalable):
         """Returns the number of cells, some of which may be equal."""
         return sum(map(len, [self._codes, *(codes for codes, _ in self._merged)]))
 
-    def _taken(self) -> tuple[OrderBatch, Codes, Floats]:
-        """Returns examples without weights, and all else as cells in any order; forgets them."""
-        counted = [each for each in self._examples if each.weights is None] or [_NO_EXAMPLES]
-        heavy = [each.as_cells() for each in self._examples if each.weights is not None]
+    def _taken(self) -> tuple[Keys, Codes, Floats]:
+        """Returns marks of examples, and all else as cells in any order; forgets them."""
+        counted = [part.marks for part in self._examples if part.weights is None]
+        heavy = [part.as_cells() for part in self._examples if part.weights is not None]
         codes, weights = zip((self._codes, self._weights), *self._merged, *heavy, strict=True)
         self._examples, self._merged = [], []
-        keys = np.concatenate([each.keys for each in counted])
-        labels = np.concatenate([each.labels for each in counted])
-        return OrderBatch(keys, labels, None), np.concatenate(codes), np.concatenate(weights, 1)
+        marks = np.concatenate([_NO_MARKS, *counted])
+        return marks, np.concatenate(codes), np.concatenate(weights, 1)
 
 
-def _gathered(
-    examples: OrderBatch, codes: Codes, weights: Floats, cells: int
-) -> list[tuple[Codes, Floats]]:
+def _gathered(marks: Keys, codes: Codes, weights: Floats, cells: int) -> list[tuple[Codes, Floats]]:
     """Makes one cell of all that is in a small cell of one certain level, and sorts the rest.
 
     A cell is small if it has a small share of the whole. To count what is in it takes a fraction of
@@ -354,7 +352,7 @@ def _gathered(
     its own, everything is sorted.
 
     Args:
-        examples: Examples without weights.
+        marks: Those of examples without weights, as in `OrderBatch`.
         codes: All other cells, in any order.
         weights: Their weights, (2, cells).
         cells: As `ScoreOrder.cells`.
@@ -364,46 +362,58 @@ def _gathered(
     """
     level = np.uint64(53 - (cells // 2).bit_length())  # an octave of scores has `cells / 2`
     inside = widths_of(codes) <= ONE << level
-    places = (examples.keys >> level).view(np.int64)
+    places = (marks >> (level + ONE)).view(np.int64)
     others = (codes.compress(inside) >> (level + ONE)).view(np.int64)
     low, high = (_ENDS >> level).view(np.int64).tolist()
-    first = max(low, min(each.min(initial=high) for each in (places, others)))
-    last = max(first, min(high, max(each.max(initial=low) for each in (places, others))))
-    places, others = (np.clip(each, first, last) - first for each in (places, others))
+    lowest = min(each.min(initial=high) for each in (places, others))
+    highest = max(each.max(initial=low) for each in (places, others))
+    first = max(low, lowest)
+    last = max(first, min(high, highest))
+    for each in (places, others):
+        if lowest < first or last < highest:
+            np.clip(each, first, last, out=each)
+        each -= first
     size = last - first + 1
-    counts = np.bincount(places << 1 | examples.labels, minlength=2 * size)
-    sums = counts.reshape(size, 2).T + np.stack(
-        [np.bincount(others, each.compress(inside), size) for each in weights]
-    )
-    clicks = np.count_nonzero(examples.labels)
-    wholes = weights.sum(axis=1) + np.array([len(places) - clicks, clicks])
+    doubled = (marks & ONE).view(np.int64)
+    doubled += places
+    doubled += places
+    counts = np.bincount(doubled, minlength=2 * size)
+    sums = np.stack([np.bincount(others, row.compress(inside), size) for row in weights])
+    wholes = weights.sum(axis=1)
+    for row in (0, 1):
+        sums[row] += counts[row::2]
+        wholes[row] += counts[row::2].sum()
     factors = 1.0 / np.where(wholes > 0, wholes, 1.0)
     shares = sums[0] * factors[0] + sums[1] * factors[1]
     is_used = shares > 0
     if np.count_nonzero(is_used) <= cells:
-        return [_sorted(examples, codes, weights)]
+        return [_sorted(marks, codes, weights)]
     is_small = is_used & (shares <= _SMALL / cells)
     is_small[0] &= first > low  # at the ends there are scores from elsewhere
     is_small[-1] &= last < high
     rest = ~inside
-    rest[inside] = ~is_small[others]
+    is_rest = ~is_small
+    rest[inside] = is_rest[others]
     found = np.flatnonzero(is_small)
     small = ((found + first).view(np.uint64) << ONE | ONE) << level
     rest_weights = np.stack([each.compress(rest) for each in weights])
     return [
-        _sorted(examples.cut(~is_small[places]), codes.compress(rest), rest_weights),
+        _sorted(
+            marks.compress(is_rest.take(places, mode="clip")), codes.compress(rest), rest_weights
+        ),
         (small, np.stack([each[found] for each in sums])),
     ]
 
 
-def _sorted(examples: OrderBatch, codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
-    """Returns examples without weights, and cells, as different cells by rising code."""
-    order = np.argsort(codes)  # need not be stable: sums are exact in any order
-    codes, weights = _distinct(codes[order], weights[:, order])
-    if not len(examples.keys):
+def _sorted(marks: Keys, codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
+    """Returns examples by their marks, and cells, as different cells by rising code."""
+    if len(codes):
+        order = np.argsort(codes)  # need not be stable: sums are exact in any order
+        codes, weights = _distinct(codes[order], weights[:, order])
+    if not len(marks):
         return codes, weights
     # The label is the lowest bit: to sort numbers is several times as fast as to sort places.
-    marked = np.concatenate([examples.keys << ONE | examples.labels, codes])
+    marked = np.concatenate([marks, codes])
     marked.sort()
     at = np.searchsorted(marked, codes)  # the first of equal ones, so that the order remains
     sums = np.empty((2, len(marked)))

@@ -9,7 +9,6 @@ values remain that each of them keeps, and merging is exact, whatever the order.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -19,9 +18,8 @@ import numpy.typing as npt
 
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import Places
 from rec_summary.metrics.quality.click_quality import QualityBatch
-from rec_summary.metrics.quality.score_cells import starts_of
+from rec_summary.metrics.quality.score_cells import Places, starts_of
 from rec_summary.metrics.state import (
     Array,
     Columns,
@@ -118,21 +116,21 @@ class SlicedBatch:
         starts = starts_of(groups)
         sizes = np.diff(starts, append=len(groups))
         found = [(*own, None)[place] for place in groups[starts].tolist()]
-        dense = np.repeat(np.arange(len(starts)), sizes)
-        split = _split(self._batch, at + self._start, dense, len(starts)) if len(at) else []
+        split = _split(self._batch, at + self._start, starts.tolist()) if len(at) else []
         self._parts[own] = list(zip(found, sizes.tolist(), split, strict=True))
         return self._parts[own]
 
 
-def _split(batch: Any, at: Places, groups: Places, count: int) -> list[Any]:
-    """Returns the parts of a batch; `QualityBatch.split` describes the other arguments."""
-    if isinstance(batch, QualityBatch):  # which adds up all groups at once
-        return batch.split(at, groups, count)
+def _split(batch: Any, at: Places, starts: list[int]) -> list[Any]:
+    """Returns the parts of a batch: the examples `at` places, cut where parts begin."""
+    if isinstance(batch, QualityBatch):  # which adds up all parts at once
+        # A copy: a view of few examples would keep the whole batch in memory.
+        parts = batch.cut(at).split(starts)
+        return [part._replace(order=part.order.copy()) for part in parts]
     if isinstance(batch, dict):
-        parts = [_split(each, at, groups, count) for each in batch.values()]
-        return [dict(zip(batch, each, strict=True)) for each in zip(*parts, strict=True)]
-    ends = np.searchsorted(groups, np.arange(count + 1)).tolist()
-    return [batch.cut(at[slice(*each)]) for each in itertools.pairwise(ends)]
+        several = [_split(of_group, at, starts) for of_group in batch.values()]
+        return [dict(zip(batch, parts, strict=True)) for parts in zip(*several, strict=True)]
+    return [batch.cut(places) for places in np.split(at, starts[1:])]
 
 
 @register

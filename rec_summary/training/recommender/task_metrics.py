@@ -17,7 +17,7 @@ from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
-from rec_summary.metrics.quality.labels import LabelCounts
+from rec_summary.metrics.quality.labels import LabelBatch, LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import Columns, State
@@ -201,7 +201,7 @@ class TaskMetrics:
         else:
             masked, kept = ~chosen, chosen & ~missing
             missing &= chosen
-        count_together(self._left_out.values(), Columns.of(masked, missing))
+        count_together(self._left_out.values(), LabelBatch(masked, missing))
         return examples if kept.all() else examples.at(kept)
 
     def count(self, examples: Examples) -> None:

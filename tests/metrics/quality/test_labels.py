@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rec_summary.metrics.quality.labels import LabelCounts
+from rec_summary.metrics.quality.labels import LabelBatch, LabelCounts
 from tests.support.laws import assert_equal_states, assert_independent, assert_laws
 
 EXAMPLES = st.lists(st.sampled_from([(False, False), (True, False), (False, True)]), max_size=50)
@@ -11,7 +12,8 @@ EXAMPLES = st.lists(st.sampled_from([(False, False), (True, False), (False, True
 
 def counted(examples: list[tuple[bool, bool]]) -> LabelCounts:
     state = LabelCounts()
-    state.update([masked for masked, _ in examples], [missing for _, missing in examples])
+    masked, missing = np.array(examples, np.bool_).reshape(-1, 2).T
+    state.count(LabelBatch(masked, missing).cut(slice(None)))
     return state
 
 
@@ -28,4 +30,4 @@ def test_counts_merge_in_any_order_and_split(a, b, c) -> None:
 
 
 def test_a_copy_is_independent() -> None:
-    assert_independent(counted([(True, False)]), lambda state: state.update([True], [False]))
+    assert_independent(counted([(True, False)]), lambda state: state.count((1, 0)))
