@@ -222,7 +222,7 @@ class SummaryCollector(Callback):
         self._depth = 0  # fit enters its callbacks again for each evaluation
         self._progress = Progress()
         self._run: TrainRun | None = None
-        self._network: dict[str, str] | None = None  # the settings of the last one
+        self._parameters: dict[str, Any] = {}  # the shapes of the last one's, by name
         self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
@@ -391,11 +391,16 @@ class SummaryCollector(Callback):
         if self._run is not None:
             text = "a training begins before the last one has ended; use a SummaryCollector for "
             self._troubles.report("callbacks", text + "each, and once among its callbacks")
-        network = network_settings(view, self._troubles)
-        if self._network not in (None, network):
+        parameters: dict[str, Any] = {}
+        with self._troubles.attempt("parameters of the network"):
+            # Names of their own stay where mixed precision or a loss puts cells around others.
+            network = lineage.backbone(view)
+            if network is not None:
+                parameters = {param.name: param.shape for param in network.get_parameters()}
+        if self._parameters and parameters and self._parameters != parameters:
             text = "this training has another network than the last one, and goes on in its series;"
             self._troubles.report("another network", text + " use a SummaryCollector for each")
-        self._network = network
+        self._parameters = parameters
 
     def _begin(self, view: StepView, environment: RunState, run: TrainRun) -> Choice:
         """Chooses the directory of a training, and opens the files."""

@@ -17,6 +17,7 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.errors import RecSummaryError
 from rec_summary.records.control import LOCK_NAME, NAME, read_requests
 from rec_summary.records.format.names import Kind, this_host
+from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
@@ -44,7 +45,10 @@ def ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def notes(folder: Path) -> list[str]:
-    return [note.text for note in lineage(folder, "note")]
+    found = eventually(
+        lambda: lineage(folder, "note"), lambda found: found is not None, despite=TruncatedRecord
+    )
+    return [note.text for note in found]
 
 
 @pytest.fixture
@@ -56,10 +60,22 @@ def training(tmp_path: Path) -> Any:
         folder = tmp_path / "run"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = command.start(folder, *arguments, program=[str(PROGRAM)], env=environment)
-        eventually(lambda: [*folder.glob("*lineage")] and statuses(folder))
+        eventually(lambda: [*folder.glob("*lineage")] and statuses(folder), despite=TruncatedRecord)
         return folder, process
 
     return start
+
+
+def losses(folder: Path, last: int) -> dict[int, float]:
+    """Returns the losses by step once there is one of step `last` or later.
+
+    The training goes on, and the last record of its file may not be whole yet.
+    """
+    return eventually(
+        lambda: scalars(folder, "loss/auto"),
+        lambda found: max(found, default=0) >= last,
+        despite=TruncatedRecord,
+    )
 
 
 def ended(process: subprocess.Popen[str]) -> str:
@@ -79,11 +95,10 @@ def test_a_running_training_is_looked_at_closely_and_ended(training: Any) -> Non
     eventually(lambda: notes(folder)[1:])
     assert notes(folder)[1].startswith("collect_freq is 10 again")
     # Everything in the span was recorded at each step, and nothing beyond.
-    eventually(lambda: max(scalars(folder, "loss/auto")), lambda step: step > end + 20)
-    steps = [step for step in scalars(folder, "loss/auto") if step >= end - 30]
+    steps = [step for step in losses(folder, end + 21) if step >= end - 30]
     assert steps[:30] == [*range(end - 30, end)]
     assert all(step % 10 == 0 for step in steps[30:])
-    found = histograms(folder)
+    found = eventually(lambda: histograms(folder), despite=TruncatedRecord)
     in_span = [step for step in found["head.weight/auto"] if end - 30 <= step < end]
     assert in_span == []
     assert [s for s in found["table.embedding_table/auto"] if end - 30 <= s < end] == steps[:30]
@@ -116,7 +131,7 @@ def test_a_running_training_is_looked_at_closely_and_ended(training: Any) -> Non
 
 def test_a_training_that_waits_for_data_is_ended(training: Any) -> None:
     folder, process = training("25")
-    eventually(lambda: max(scalars(folder, "loss/auto"), default=0), lambda step: step >= 20)
+    losses(folder, 20)
     done = ask(folder, "--stop")
     assert done.returncode == 0, done.stderr
     assert ended(process).startswith("ended")
@@ -292,7 +307,7 @@ def test_a_time_before_a_note_is_none_of_its_characters(tmp_path: Path) -> None:
 
 def test_a_training_that_dies_before_it_applies_a_request(training: Any) -> None:
     folder, process = training("25")
-    eventually(lambda: max(scalars(folder, "loss/auto"), default=0), lambda step: step >= 20)
+    losses(folder, 20)
     asking = command.start("control", folder, "--reset", "--wait", str(PATIENCE_SECS))
     eventually((folder / NAME).exists)  # no step applies it: there is no more data
     process.kill()

@@ -155,8 +155,9 @@ def test_a_collector_that_trains_again_goes_on(tmp_path: Path) -> None:
     collector = SummaryCollector(tmp_path, collect_freq=1)
     for _ in range(2):
         model.online_train(stream(), callbacks=[collector, Journal(stop_after=STEPS)])
-        # Even with another setting: it is one collector.
-        model = RecModel(network, nn.BCEWithLogitsLoss(), nn.SGD(network.trainable_params(), 0.2))
+        # Even with another setting, or another cell around the network: it is one collector.
+        with_loss = nn.WithLossCell(network, nn.BCEWithLogitsLoss())
+        model = RecModel(with_loss, None, nn.SGD(network.trainable_params(), 0.2))
     assert collector.summary_dir == str(tmp_path)
     assert list(scalars(tmp_path, "loss/auto")) == list(range(1, 2 * STEPS + 1))
     assert not {"another network", "callbacks"} & set(collector.troubles)
