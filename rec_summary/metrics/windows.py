@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _MOST_WAITING: Final = 1 << 17  # examples
+_MOST_PARTS: Final = 4096  # a part takes about a kilobyte beside its examples
 
 
 class PreparedBatch(Protocol):
@@ -283,13 +284,17 @@ class LastExamples(Window[StateT]):
         self.seen += size
         if is_new:
             self._forget()
-        if self.seen - self._waiting[0][0] > _MOST_WAITING:
+        many = len(self._waiting) >= _MOST_PARTS
+        if many or self.seen - self._waiting[0][0] > _MOST_WAITING:
             self._settle()
 
     def _settle(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for self.seen, size, part in waiting:
-            count_part(self._next(size), part)
+        waiting, self._waiting, seen = self._waiting, [], self.seen
+        try:
+            for self.seen, size, part in waiting:
+                count_part(self._next(size), part)
+        finally:
+            self.seen = seen  # also after an error: the buckets of all ranks begin alike
 
     def _forget(self) -> None:
         super()._forget()

@@ -94,7 +94,7 @@ def test_examples_that_leave_a_window_are_never_counted(stream, monkeypatch):
         ClickQuality, "count", lambda self, part: (counted.append(part), count(self, part))
     )
     quality = ClickQuality(64)
-    window, read, small = (LastExamples(quality, 1200, buckets=4) for _ in range(3))
+    window, read, small, few = (LastExamples(quality, 1200, buckets=4) for _ in range(4))
     for start in range(0, 5000, 500):
         batch = quality.prepare(clean(*(column[start : start + 500] for column in stream)))
         count_together([window], batch)
@@ -110,6 +110,12 @@ def test_examples_that_leave_a_window_are_never_counted(stream, monkeypatch):
         assert sum(size for _, size, _ in small._waiting) <= 700
     assert states_equal(read, window)
     assert states_equal(small, window)
+    monkeypatch.setattr(windows, "_MOST_PARTS", 5)
+    for start in range(0, 5000, 100):
+        batch = quality.prepare(clean(*(column[start : start + 100] for column in stream)))
+        count_together([few], batch)
+        assert len(few._waiting) < 5
+    assert states_equal(few, window)
 
 
 def test_ranks_add_the_last_examples_of_each(stream):

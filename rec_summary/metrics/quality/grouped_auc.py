@@ -38,6 +38,7 @@ from rec_summary.metrics.quality.score_cells import (
     levels_of,
     row_sums,
     starts_of,
+    widths_of,
 )
 from rec_summary.metrics.state import (
     Array,
@@ -274,7 +275,7 @@ class UserScores(HashSample, Scalable):
         codes = arrays.take("codes", np.uint64, users.shape)
         same = users[1:] == users[:-1]
         rising = (users[1:] > users[:-1]) | (same & (codes[1:] > codes[:-1]))
-        known = (codes > 0) & (codes <= MOST_CODE)
+        known = (codes > 0) & (codes - widths_of(codes) < MOST_CODE)  # a cell may end above 1
         if not (rising.all() and known.all()) or state._below(users) < len(users):
             expected = "rising users below the limit, each with rising codes of cells"
             raise ValueError(three_part("users", users, expected))

@@ -92,6 +92,14 @@ def test_users_with_larger_cells_do_not_depend_on_the_order(seed, parts):
     assert len(whole.arrays()["codes"]) <= 512
 
 
+def test_a_state_with_a_wide_cell_at_the_score_1_is_stored_and_restored():
+    """Its middle is above 1."""
+    scores = np.append(np.random.default_rng(3).random(500), 1.0)
+    state = UserScores(16384)
+    state.update(np.zeros(501, int), scores, scores < 0.5)
+    assert states_equal(UserScores.from_arrays(state.arrays()), state)
+
+
 def test_a_stored_state_of_an_earlier_version_goes_on():
     """Bins of 10 bits after the hash of the user."""
     ids, scores, labels = stream(np.random.default_rng(1), 300)
