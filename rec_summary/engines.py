@@ -13,6 +13,7 @@ import bisect
 import concurrent.futures
 import contextlib
 import functools
+import gc
 import importlib
 import importlib.metadata
 import logging
@@ -163,7 +164,7 @@ def run_units(
         pool = _connected(engine, len(units), stack)
         blocks = _blocks(len(units), costs, pool.workers, in_order)
         cloudpickle = importlib.import_module("cloudpickle")  # late: it loads a lot
-        sent = cloudpickle.dumps((work, ahead))
+        sent = cloudpickle.dumps((work, ahead, gc.get_threshold()))
         run = _Run(engine, pool, sent, units, blocks, tries, in_order, kept)
         stack.callback(run.cancel)
         yield from run.outcomes()
@@ -426,15 +427,23 @@ def _begin(version: str, payload: bytes) -> tuple[str, str, Any]:
 _begin.__module__ = "__main__"  # so that every pickler sends it whole
 
 
-def _run_block(work: tuple[Any, Any], units: list[Any]) -> list[tuple[Any, Exception | None]]:
+def _run_block(
+    work: tuple[Any, Any, tuple[int, int, int]], units: list[Any]
+) -> list[tuple[Any, Exception | None]]:
     """Does units; an error of one is its outcome."""
-    do, ahead = work
+    do, ahead, threshold = work
     outcomes: list[tuple[Any, Exception | None]] = []
-    for unit in ahead(units):
-        try:
-            outcomes.append((do(unit), None))
-        except Exception as error:  # noqa: BLE001 - it is the caller's
-            outcomes.append((None, _portable(error)))
+    # A worker searches for cycles as rarely as the sender: thousands of runs have many objects.
+    before = gc.get_threshold()
+    gc.set_threshold(*threshold)
+    try:
+        for unit in ahead(units):
+            try:
+                outcomes.append((do(unit), None))
+            except Exception as error:  # noqa: BLE001 - it is the caller's
+                outcomes.append((None, _portable(error)))
+    finally:
+        gc.set_threshold(*before)
     return outcomes
 
 
@@ -516,7 +525,7 @@ def _connected(engine: Engine, units: int, stack: contextlib.ExitStack) -> _Pool
         # What starts a cluster here does it in this thread: processes of Ray end with theirs.
         connect = functools.partial(kind.connect, module, engine)
         pool = _in_time(engine.address, connect, stack) if engine.address else connect(stack)
-        nothing = pickle.dumps((_run_block, pickle.dumps((None, iter)), []))
+        nothing = pickle.dumps((_run_block, pickle.dumps((None, iter, gc.get_threshold())), []))
         pool.submit(_begin, _version(), nothing).result(_limit())
     except RecSummaryError:
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import signal
 import socket
@@ -110,6 +111,16 @@ def test_little_work_starts_no_process() -> None:
     assert here == {os.getpid()}
     there = {each.result for each in run_units(_TWO, units.process, range(9))}
     assert os.getpid() not in there
+
+
+def test_workers_search_for_cycles_as_rarely_as_the_sender() -> None:
+    threshold = gc.get_threshold()
+    gc.set_threshold(4321)
+    try:
+        outcomes = list(run_units(_TWO, units.threshold, range(2)))
+    finally:
+        gc.set_threshold(*threshold)
+    assert [outcome.result for outcome in outcomes] == [4321] * 2
 
 
 def test_units_that_are_sent_together_are_prepared_together() -> None:

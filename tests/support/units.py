@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,11 @@ def same(unit: object) -> object:
 def process(unit: object) -> int:
     """Returns the process that does the unit."""
     return os.getpid()
+
+
+def threshold(unit: object) -> int:
+    """Returns after how many new objects this process searches for cycles."""
+    return gc.get_threshold()[0]
 
 
 def _fail(unit: int, how: str) -> None:
