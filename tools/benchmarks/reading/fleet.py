@@ -61,7 +61,7 @@ _IMAGE = ROOT / "docs" / "images" / "performance-fleet.png"
 
 def fleet(settings: Settings) -> tuple[str, list[Row]]:
     """Measures commands at several sizes, on several engines, and from a store."""
-    settings = settings.once()
+    rounds, settings = settings, settings.once()
     sizes = [settings.size(each, each // 20) for each in (1_000, 3_000, 10_000)]
     groups, ranks = settings.size(50, 3), settings.size(256, 16)
     idle = settings.size(10, 2)
@@ -90,20 +90,20 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
         records = str(base / "ranks")
         call(make, folder=records, runs=groups, ranks=ranks, starts=1)
         rows += _rows(f"{groups} runs of {ranks} ranks", _commands(settings, records, idle))
-        rows += _engines(settings, str(base / f"runs_{sizes[1]}"), f"{sizes[1]:,} runs")
+        rows += _engines(rounds, str(base / f"runs_{sizes[1]}"), f"{sizes[1]:,} runs")
         stored = settings.size(300, 50)
         records = str(base / "stored")
         call(make, folder=records, runs=stored, ranks=1, starts=_STARTS)
         rows += _store(settings, records, stored, idle)
     setting = (
         f"Trees of runs of {_STEPS} steps with four scalars, restarted once: four files a run; and "
-        "runs of many ranks, with two files a rank. Each measurement is made once, in a process of "
-        "its own, imports included; memory is the most that it had resident. `view` is measured "
-        "until its page and a list of runs were answered, `watch` and `tail` until they use less "
-        f"than a tenth of a core; then what they use of one, for {idle} s in which nothing is "
-        "written. Clusters have two workers of one thread, which have started before; of two "
-        "workers the time is that of the clock. The store is moto's S3 server on this machine, "
-        "whose own time is part of it."
+        "runs of many ranks, with two files a rank. Each measurement is made once, those of "
+        "engines in rounds, in a process of its own, imports included; memory is the most that it "
+        "had resident. `view` is measured until its page and a list of runs were answered, `watch` "
+        "and `tail` until they use less than a tenth of a core; then what they use of one, for "
+        f"{idle} s in which nothing is written. Clusters have two workers of one "
+        "thread, which have started before; of two workers the time is that of the clock. The "
+        "store is moto's S3 server on this machine, whose own time is part of it."
     )
     return setting, rows
 
