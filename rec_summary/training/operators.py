@@ -15,6 +15,7 @@ them, and the network computes only those that some mailbox wants.
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 import weakref
@@ -181,6 +182,7 @@ def _has_values() -> bool:
     return loaded.mindspore() is not None and _source().has_operator_values()
 
 
+@functools.cache
 def _source() -> Any:
     from rec_summary.training import _mindspore
 

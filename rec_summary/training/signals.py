@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
@@ -143,6 +143,23 @@ class StopSignals:
         self._watch.stop()
 
 
+class _Deferral(contextlib.AbstractContextManager[None]):
+    """Defers the signals of a context; entered at each hook, so it is no generator."""
+
+    def __init__(self, signals: InterruptSignals) -> None:
+        self._signals = signals
+
+    def __enter__(self) -> None:
+        self._signals._deferrals += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._signals._deferrals -= 1
+        self._signals._receive()
+
+
+_NO_DEFERRAL = contextlib.nullcontext()
+
+
 class InterruptSignals(StopSignals):
     """A context in which records are completed before SIGTERM or Ctrl-C ends the process.
 
@@ -165,6 +182,7 @@ class InterruptSignals(StopSignals):
         self._completions = [complete]  # of this context, and of those inside it
         self._outer: StopSignals | None = None
         self._deferrals = 0
+        self._deferral = _Deferral(self)
         self._claim = threading.Lock()  # of the thread that completes the records
 
     def __enter__(self) -> InterruptSignals:
@@ -188,19 +206,10 @@ class InterruptSignals(StopSignals):
         """``"SIGTERM"`` or ``"SIGINT"`` after one has arrived, else None."""
         return (self._outer or self).received
 
-    @contextlib.contextmanager
-    def deferring(self) -> Iterator[None]:
-        """A context that a signal does not interrupt: it is handled at the end."""
+    def deferring(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context that a signal does not interrupt: it is handled at the end."""
         signals = self._outer or self
-        if not isinstance(signals, InterruptSignals):
-            yield
-            return
-        signals._deferrals += 1
-        try:
-            yield
-        finally:
-            signals._deferrals -= 1
-            signals._receive()
+        return signals._deferral if isinstance(signals, InterruptSignals) else _NO_DEFERRAL
 
     def _receive(self) -> None:
         if not self._active or self.received is None or self._deferrals:

@@ -110,11 +110,13 @@ def choose_graph(network: Any) -> None:
     Args:
         network: The Cell that is called; None does nothing.
     """
-    if network is None or mindspore.get_context("mode") != mindspore.GRAPH_MODE:
+    if network is None:
         return
     missing = sorted(tag for tag in _left_out if is_wanted(tag))
     phase = "train"
     if missing:
         phase += f"_{zlib.crc32(repr(missing).encode()):08x}"
-    if network.phase != phase and network.phase.startswith("train"):
+    if network.phase == phase or not network.phase.startswith("train"):
+        return
+    if mindspore.get_context("mode") == mindspore.GRAPH_MODE:  # slow, so it is asked last
         network.phase = phase
