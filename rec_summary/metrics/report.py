@@ -6,6 +6,7 @@ with the same functions. Numbers without data are left out.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -102,21 +103,30 @@ class Detail:
 
 
 def read(
-    states: Mapping[str, State], detail: Detail, into: MetricValues | None = None
+    states: Mapping[str, State],
+    detail: Detail,
+    attempt: Callable[[str], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> MetricValues:
     """Returns the values of states by the keys of `tags.key`.
 
     Unknown keys are skipped, and states that are not of the class that their key says.
+
+    Args:
+        states: The states.
+        detail: The detail of the report.
+        attempt: Returns a context in which a state of a task is read. If it takes an error, only
+            the values of this state are missing.
     """
-    values = into or MetricValues()
+    values = MetricValues()
     for key, state in states.items():
         task, own = tags.split_key(key)
         group, _, name = own.partition("/")
         of_task = MetricValues()
-        _read_state(of_task, group, name, state, detail)
-        values.add(task, of_task)
-        if group == tags.TURNOVER:
-            _read_turnover(values, name, state, states)
+        with attempt(task):
+            _read_state(of_task, group, name, state, detail)
+            values.add(task, of_task)
+            if group == tags.TURNOVER:
+                _read_turnover(values, name, state, states)
     return values
 
 
@@ -183,7 +193,7 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         values.put(f"threshold_at_precision_{name}/{window}", threshold.score)
         values.put(f"recall_at_precision_{name}/{window}", threshold.recall)
     values.put_some(f"refused/{window}", int(loss.refused.sum()))
-    if detail.curves and loss.weight:
+    if detail.curves and loss.weight and len(order.positives):
         curve = score_quality.pr_curve(order, detail.thresholds)
         values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = curve.as_array()
         diagram = score_quality.reliability(order)

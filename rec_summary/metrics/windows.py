@@ -59,14 +59,14 @@ class Window(State, Generic[StateT]):
         seen: How many examples this rank has seen; after merging, the maximum over the ranks.
     """
 
-    _settings = ("_size", "_count")
+    _settings = ("_bucket_size", "_bucket_count")
     _parts = ("_empty",)
 
     def __init__(self, empty: StateT, size: int, count: int) -> None:
         kind_of(empty)
         self._empty = empty.copy()
-        self._size = size
-        self._count = count
+        self._bucket_size = size
+        self._bucket_count = count
         self._buckets: dict[int, StateT] = {}
         self.seen = 0
 
@@ -84,7 +84,7 @@ class Window(State, Generic[StateT]):
 
     def total(self) -> StateT:
         """Returns the state of the window: a copy, all buckets merged."""
-        self._settle()
+        self._count_waiting()
         if len(self._buckets) == 1:
             (only,) = self._buckets.values()
             return only.copy()
@@ -92,11 +92,11 @@ class Window(State, Generic[StateT]):
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``seen``, and the arrays of an empty state and of each bucket."""
-        self._settle()
+        self._count_waiting()
         return {
             "kind": np.array(kind_of(self._empty)),
-            "size": to_array(self._size),
-            "panes": to_array(self._count),
+            "size": to_array(self._bucket_size),
+            "panes": to_array(self._bucket_count),
             "seen": to_array(self.seen),
             **nested("empty", self._empty.arrays()),
             **_to_arrays("pane", self._buckets),
@@ -107,7 +107,9 @@ class Window(State, Generic[StateT]):
         empty: Any = restore(str(arrays.take("kind", "U")), arrays.part("empty"))
         settings = arrays.integer("size", 1), arrays.integer("panes", 1)
         window = cls(empty, *cls._arguments(*settings))
-        check_same("The size and number of buckets", (window._size, window._count), settings)
+        check_same(
+            "The size and number of buckets", (window._bucket_size, window._bucket_count), settings
+        )
         window.seen = arrays.integer("seen")
         window._buckets = window._from_arrays("pane", arrays)
         for number in window._buckets:
@@ -121,8 +123,8 @@ class Window(State, Generic[StateT]):
         return (size, count)
 
     def _add(self, other: Self) -> None:
-        self._settle()
-        other._settle()
+        self._count_waiting()
+        other._count_waiting()
         join(self._buckets, other._buckets)
         self.seen = max(self.seen, other.seen)
         self._forget()
@@ -138,12 +140,12 @@ class Window(State, Generic[StateT]):
         """Counts the next examples, which go into the same state."""
         count_part(self._next(size), part)
 
-    def _settle(self) -> None:
-        """Does what has been put off until somebody reads the buckets."""
+    def _count_waiting(self) -> None:
+        """Counts the examples that wait until somebody reads the buckets."""
 
     def _next(self, size: int) -> StateT:
         """Returns the state that counts the next examples, for which it has room."""
-        state, is_new = self._target(self.seen), self.seen % self._size == 0
+        state, is_new = self._target(self.seen), self.seen % self._bucket_size == 0
         self.seen += size
         if is_new:
             self._forget()
@@ -160,19 +162,19 @@ class Window(State, Generic[StateT]):
 
     def _newest(self) -> int:
         """Returns the number of the bucket with the newest example."""
-        return max(self.seen - 1, 0) // self._size
+        return max(self.seen - 1, 0) // self._bucket_size
 
     def _oldest(self) -> int:
         """Returns the number of the oldest bucket in the window; negative at the beginning."""
-        return self._newest() - self._count + 1
+        return self._newest() - self._bucket_count + 1
 
-    def _room(self, place: int) -> int:
-        """Returns how many examples from this place of the stream on go into the same state."""
-        return self._size - place % self._size
+    def _room(self, position: int) -> int:
+        """Returns how many examples from this position in the stream on go into one state."""
+        return self._bucket_size - position % self._bucket_size
 
-    def _target(self, place: int) -> StateT:
-        """Returns the state in which the example at `place` in the stream is counted."""
-        number = place // self._size
+    def _target(self, position: int) -> StateT:
+        """Returns the state that counts the example at this position in the stream."""
+        number = position // self._bucket_size
         if number not in self._buckets:
             if self._buckets:
                 self._buckets[max(self._buckets)].seal()  # the others are
@@ -244,7 +246,7 @@ class LastExamples(Window[StateT]):
         buckets = check_int("buckets", buckets)
         examples = check_int("examples", examples, buckets)
         super().__init__(empty, -(-examples // buckets), buckets)
-        self._waiting: list[tuple[int, int, Any]] = []  # places in the stream, sizes, and parts
+        self._waiting: list[tuple[int, int, Any]] = []  # positions in the stream, sizes, parts
 
     def taken_over(self, other: Self) -> Self:
         """Returns a stored window of as many examples as one with the number of buckets of this.
@@ -255,17 +257,17 @@ class LastExamples(Window[StateT]):
         Raises:
             ValueError: The windows are of different states or sizes.
         """
-        other._settle()
+        other._count_waiting()
         new = self.copy()
         new._empty.check_mergeable(other._empty)
-        rounded = abs(other._size * other._count - self._size * self._count)
-        if rounded >= max(other._count, self._count):
-            sizes = other._size * other._count, self._size * self._count
-            raise ValueError(three_part("The examples of a window", sizes[0], f"about {sizes[1]}"))
+        stored, examples = (window._bucket_size * window._bucket_count for window in (other, self))
+        # Rounded up to a multiple of the number of buckets, they differ by less than this.
+        if abs(stored - examples) >= max(other._bucket_count, self._bucket_count):
+            raise ValueError(three_part("The examples of a window", stored, f"about {examples}"))
         new.seen = other.seen
         new._buckets, new._waiting = {}, []
         for number, state in other._buckets.items():
-            join(new._buckets, {number * other._size // self._size: state})
+            join(new._buckets, {number * other._bucket_size // self._bucket_size: state})
         new._forget()
         return new
 
@@ -276,29 +278,30 @@ class LastExamples(Window[StateT]):
     def _take(self, size: int, part: Any) -> None:
         # Columns are not checked yet, and may change.
         if isinstance(part, Columns) or not self._empty.may_wait:
-            self._settle()
+            self._count_waiting()
             super()._take(size, part)
             return
         self._waiting.append((self.seen, size, part))
-        is_new = self.seen % self._size == 0
+        is_new = self.seen % self._bucket_size == 0
         self.seen += size
         if is_new:
             self._forget()
         many = len(self._waiting) >= _MOST_PARTS
         if many or self.seen - self._waiting[0][0] > _MOST_WAITING:
-            self._settle()
+            self._count_waiting()
 
-    def _settle(self) -> None:
-        waiting, self._waiting, seen = self._waiting, [], self.seen
+    def _count_waiting(self) -> None:
+        seen = self.seen
         try:
-            for self.seen, size, part in waiting:
+            while self._waiting:  # after an error, all but one part wait for another attempt
+                self.seen, size, part = self._waiting.pop(0)
                 count_part(self._next(size), part)
         finally:
             self.seen = seen  # also after an error: the buckets of all ranks begin alike
 
     def _forget(self) -> None:
         super()._forget()
-        oldest = self._oldest() * self._size
+        oldest = self._oldest() * self._bucket_size
         self._waiting = [part for part in self._waiting if part[0] >= oldest]
 
 
@@ -336,16 +339,17 @@ class Decayed(Window[StateT]):
         size = check_int("half_life", half_life, self.STEPS)
         super().__init__(empty, size, self.HALF_LIVES)
         self._step = -(-size // self.STEPS)
-        # Keys are the places in the stream where steps begin. A rank has one open step; merged
+        # Keys are the positions in the stream where steps begin. A rank has one open step; merged
         # windows have one for each step that a rank was in.
         self._open: dict[int, StateT] = {}
 
     def total(self) -> StateT:
         """Returns the state of the window as of now: the newest example weighs nearly 1."""
-        now = self.seen / self._size
-        buckets = ((self._buckets[n], 2.0 ** (n - now)) for n in sorted(self._buckets))
-        steps = ((self._open[s], 2.0 ** (s / self._size - now)) for s in sorted(self._open))
-        return self._sum(_scaled(*each) for parts in (buckets, steps) for each in parts)
+        now = self.seen / self._bucket_size
+        states: list[tuple[float, StateT]]  # with where they begin, in half-lives
+        states = [(number, self._buckets[number]) for number in sorted(self._buckets)]
+        states += [(start / self._bucket_size, self._open[start]) for start in sorted(self._open)]
+        return self._sum(_scaled(state, 2.0 ** (begin - now)) for begin, state in states)
 
     def arrays(self) -> dict[str, Array]:
         """Returns the arrays of a window, and those of the open steps."""
@@ -356,8 +360,8 @@ class Decayed(Window[StateT]):
         window = super()._restored(arrays)
         window._open = window._from_arrays("open", arrays)
         for start in window._open:
-            oldest = max(0, window._oldest()) * window._size
-            if start % window._size % window._step or not oldest <= start < window.seen:
+            oldest = max(0, window._oldest()) * window._bucket_size
+            if start % window._bucket_size % window._step or not oldest <= start < window.seen:
                 raise ValueError(three_part("open", start, "where a step of the window begins"))
         return window
 
@@ -369,23 +373,23 @@ class Decayed(Window[StateT]):
         join(self._open, other._open)
         super()._add(other)
 
-    def _room(self, place: int) -> int:
-        room = super()._room(place)
-        return min(room, self._step - (self._size - room) % self._step)
+    def _room(self, position: int) -> int:
+        room = super()._room(position)
+        return min(room, self._step - (self._bucket_size - room) % self._step)
 
-    def _target(self, place: int) -> StateT:
-        start = place - place % self._size % self._step
+    def _target(self, position: int) -> StateT:
+        start = position - position % self._bucket_size % self._step
         if start not in self._open:
-            for done in sorted(self._open):
-                gathered = self._open.pop(done)
-                _scale(gathered, 2.0 ** (done % self._size / self._size))
-                super()._target(done)._add(gathered)
+            for ended in sorted(self._open):
+                gathered = self._open.pop(ended)
+                _scale(gathered, 2.0 ** (ended % self._bucket_size / self._bucket_size))
+                super()._target(ended)._add(gathered)
             self._open[start] = self._empty.copy()
         return self._open[start]
 
     def _forget(self) -> None:
         super()._forget()
-        oldest = self._oldest() * self._size
+        oldest = self._oldest() * self._bucket_size
         for start in [start for start in self._open if start < oldest]:
             del self._open[start]
 
@@ -398,9 +402,9 @@ class CoarselyDecayed(Decayed[StateT]):
 
 
 def _scaled(state: StateT, factor: float) -> StateT:
-    other = state.copy()
-    _scale(other, factor)
-    return other
+    copy = state.copy()
+    _scale(copy, factor)
+    return copy
 
 
 def _scale(state: State, factor: float) -> None:

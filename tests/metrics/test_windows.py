@@ -325,3 +325,17 @@ def test_buckets_that_are_full_are_small():
     for start in range(0, 4000, 123):
         cut.update(*(column[start : start + 123] for column in columns))
     assert states_equal(cut, window)
+
+
+@pytest.mark.parametrize("seen", [0, 1, 3, 4, 5, 9])
+def test_a_window_with_buckets_of_one_example_is_restored(stream, seen):
+    window = LastExamples(LogLoss(), 4, buckets=4)
+    window.update(*(column[:seen] for column in stream))
+    restored = LastExamples.from_arrays(window.arrays())
+    assert states_equal(restored, window)
+    for end in (seen, seen + 1, seen + 4):
+        restored.update(*(column[restored.seen : end] for column in stream))
+        last = LogLoss()
+        last.update(*(column[max(0, end - 4) : end] for column in stream))
+        assert states_equal(restored.total(), last)
+        assert len(restored._buckets) == min(end, 4)

@@ -105,7 +105,8 @@ class Aggregator:
         for table, (rows, row_values) in request.rows.items():
             metrics.snapshot_rows(table, rows, row_values)
         states = metrics.end_interval()
-        values = read(states, Detail(request.detailed, options.thresholds, options.top))
+        detail = Detail(request.detailed, options.thresholds, options.top)
+        values = read(states, detail, metrics.attempt_report)
         if request.rows:
             metrics.read_rows(values)
         metrics.mark_lost(values)
@@ -118,7 +119,8 @@ class Aggregator:
         self._last_scalars = set(values.scalars)
         encoded = recommender_values(**vars(values))
         if request.detailed and self._rank_size > 1:
-            encoded.append(encode_states(STATES_TAG, self._mergeable(states, request)))
+            with self._troubles.attempt("recommender metrics: merging"):
+                encoded.append(encode_states(STATES_TAG, self._mergeable(states, request)))
         return encode_event(request.step, request.wall_time, encoded) if encoded else b""
 
     def _read_host(self, values: MetricValues) -> None:

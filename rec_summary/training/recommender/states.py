@@ -20,7 +20,7 @@ from rec_summary.metrics.tables.row_norms import RowNorms
 from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.metrics.throughput import LAG_BOUNDS, Throughput
 from rec_summary.metrics.windows import LastExamples
-from rec_summary.records.failures import Troubles
+from rec_summary.records.failures import Attempt, Troubles
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.columns import Feature, columns_of
 from rec_summary.training.recommender.config import (
@@ -188,8 +188,9 @@ class RankMetrics:
         Later updates do not change the returned states, except the totals of tables.
         """
         states: dict[str, State] = {}
-        for task in self._tasks.values():
-            states.update(task.states())
+        for name, task in self._tasks.items():
+            with self.attempt_report(name):
+                states.update(task.states())
         for name, table in self._tables.items():
             states.update(_named(name, table.end_interval(self.examples)))
         for name, feature in self._features.items():
@@ -205,6 +206,10 @@ class RankMetrics:
             for group, state in meter.end_interval().items():
                 states[tags.group_of(name, group)] = state
         return states
+
+    def attempt_report(self, task: str) -> Attempt:
+        """Returns a context in which a failure costs a part of this task's report."""
+        return self._troubles.attempt(f"recommender metrics: {inputs.role_of(task, 'report')}")
 
     def read_rows(self, into: report.MetricValues) -> None:
         """Adds the values of the sampled rows."""

@@ -15,6 +15,8 @@ from sklearn import metrics
 
 from rec_summary import RecommenderMetrics, Task, export_tensorboard
 from rec_summary._pb.summary_pb2 import Event
+from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.report import Detail, MetricValues, read
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.record import MessageRecord
@@ -244,6 +246,37 @@ def test_a_mask_of_another_length_is_reported_and_stops_no_other_task() -> None:
         or not values.scalars["recommender/cvr/examples/lifetime"]
     )
     assert values.scalars["recommender/stars/examples/lifetime"] > 0
+
+
+@pytest.mark.parametrize(
+    ("state", "method"),
+    [(ClickQuality, "count"), (ScoreOrder, "auc"), (ClickQuality, "arrays")],
+    ids=["waiting parts", "values", "merging"],
+)
+def test_a_failure_of_a_task_costs_its_own_report(tmp_path, monkeypatch, caplog, state, method):
+    """Memory may run out when parts that waited are counted, and when states are read."""
+    one, troubles = engine(tmp_path, rank_size=2)
+    one.work([batch(seed) for seed in range(3)], None)
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no memory for it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state, method, fail)
+        for step in (3, 4):
+            event = Event.FromString(one.work([], request(step, final=False)))
+            tags = {value.tag for value in event.summary.value}
+            assert "recommender/stars/rmse/lifetime" in tags
+            assert ("recommender/ctr/auc/lifetime" in tags) == (method == "arrays")
+            assert ("recommender/states" in tags) == (method != "arrays")
+    kinds = {f"recommender metrics: report of {name}" for name in ("ctr", "cvr")}
+    assert set(troubles.counts) == (
+        {"recommender metrics: merging"} if method == "arrays" else kinds
+    )
+    assert len(caplog.records) == len(troubles.counts)
+    event = Event.FromString(one.work([batch(3)], request(5, final=False)))
+    tags = {value.tag for value in event.summary.value}
+    assert {"recommender/ctr/auc/last_512", "recommender/states"} <= tags
 
 
 def test_each_task_has_drift_of_its_own_and_a_reference_has_all_of_them(tmp_path) -> None:
