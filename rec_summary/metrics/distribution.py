@@ -12,14 +12,12 @@ import numpy.typing as npt
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings, mix
-from rec_summary.metrics.state import State, Stored, register
+from rec_summary.metrics.state import MOST_WEIGHT, State, Stored, on_weight_grid, register
 
 SMOOTHING: Final = 0.5
 _FEW: Final = 16  # edges
 _MOST_BUCKETS: Final = 2**20
 _MOST_CATEGORIES: Final = 4096
-_WEIGHT_UNIT: Final = 2.0**-20
-_MAX_WEIGHT: Final = 2.0**20
 _LEAST_COUNT: Final = 5  # of a category in a reference; of fewer, chance decides
 
 Counts = npt.NDArray[np.float64]
@@ -97,13 +95,12 @@ class Distribution(State):
         if flat.dtype.kind not in kinds:
             expected = "an integer dtype" if self.buckets else "a dtype of real numbers"
             raise TypeError(three_part("the dtype of the values", flat.dtype, expected))
-        heavy = None
         if weights is not None:
-            usable = (weights >= 0) & (weights <= _MAX_WEIGHT)
-            heavy = np.rint(np.where(usable, weights, 0.0) / _WEIGHT_UNIT) * _WEIGHT_UNIT
-            heavy = np.repeat(heavy, flat.size // len(heavy))
+            usable = (weights >= 0) & (weights <= MOST_WEIGHT)
+            weights = on_weight_grid(np.where(usable, weights, 0.0))
+            weights = np.repeat(weights, flat.size // len(weights))
         if not self.buckets and self.edges.size <= _FEW:
-            self._count_few(flat.astype(np.float64), heavy)
+            self._count_few(flat.astype(np.float64), weights)
             return
         if self.buckets:
             places = self._bins_of(flat.astype(np.int64))
@@ -111,18 +108,18 @@ class Distribution(State):
             numbers = flat.astype(np.float64)
             places = np.searchsorted(self.edges, numbers, side="right")
             places[np.isnan(numbers)] = self.counts.size - 1
-        self.counts += np.bincount(places, heavy, self.counts.size)
-        self.squares += _squares(heavy, places < self.counts.size - 1)
+        self.counts += np.bincount(places, weights, self.counts.size)
+        self.squares += _squares(weights, places < self.counts.size - 1)
 
-    def _count_few(self, numbers: Counts, heavy: Counts | None) -> None:
+    def _count_few(self, numbers: Counts, weights: Counts | None) -> None:
         """Counts numbers between few edges: many times as fast as looking for their places."""
         present = numbers == numbers  # NaN is not equal to itself
         above = [present, *(numbers >= edge for edge in self.edges.tolist())]
         # Sums of weights are exact in any order.
-        sums = [np.count_nonzero(each) if heavy is None else heavy @ each for each in above]
+        sums = [np.count_nonzero(part) if weights is None else weights @ part for part in above]
         self.counts[:-1] -= np.diff([*sums, 0.0])
-        self.counts[-1] += (numbers.size if heavy is None else heavy.sum()) - sums[0]
-        self.squares += _squares(heavy, present)
+        self.counts[-1] += (numbers.size if weights is None else weights.sum()) - sums[0]
+        self.squares += _squares(weights, present)
 
     def _bins_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         """Returns the bins of categories."""
@@ -174,9 +171,9 @@ class Distribution(State):
         self.squares = np.array([self.counts[:-1].sum()])
 
 
-def _squares(heavy: Counts | None, present: npt.NDArray[np.bool_]) -> float:
+def _squares(weights: Counts | None, present: npt.NDArray[np.bool_]) -> float:
     """Returns the sum of the squares of the weights of chosen values; each is 1 if None."""
-    return np.count_nonzero(present) if heavy is None else float((heavy * heavy)[present].sum())
+    return np.count_nonzero(present) if weights is None else float((weights**2)[present].sum())
 
 
 def categories_of(values: npt.NDArray[Any], buckets: int) -> Distribution:

@@ -51,12 +51,14 @@ def hash_strings(strings: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         TypeError: The array holds anything else.
     """
     if strings.dtype.kind == "O":
-        kinds = {type(each) for each in strings.ravel().tolist()}
+        kinds = set(map(type, strings.ravel().tolist()))
         if kinds not in ({str}, {bytes}):
             names = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise TypeError(three_part("strings", f"objects of {names}", "str or bytes"))
         strings = strings.astype("U" if str in kinds else "S")
-    encoded = np.char.encode(strings, "utf-8") if strings.dtype.kind == "U" else strings
+    encoded = strings
+    if strings.dtype.kind == "U":  # halves of surrogate pairs are in names of files, for example
+        encoded = np.char.encode(strings, "utf-8", "surrogatepass")
     width = max(encoded.dtype.itemsize, 1)
     letters = np.ascontiguousarray(encoded).reshape(-1).astype(f"S{width}").view(np.uint8)
     hashes = np.full(encoded.size, _FNV_START, np.uint64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -102,9 +103,13 @@ def values_of(
 
 
 def quoted(name: str) -> str:
-    """Returns the name of a slice as a part of a tag."""
-    printable = "".join(character if character.isprintable() else "�" for character in name)
-    return printable.replace("%", "%25").replace("/", "%2F")
+    """Returns the name of a slice as a part of a tag; different names have different ones."""
+    return "".join(
+        character
+        if character.isprintable() and character not in "%/"
+        else urllib.parse.quote(character, safe="", errors="replace")
+        for character in name
+    )
 
 
 def _label(name: str) -> str:
@@ -135,7 +140,7 @@ def _slice(name: str, state: Any, metrics_of: Callable[[Any], Mapping[str, float
     metrics = dict(metrics_of(state))
     if "in_batch_examples" in metrics:
         metrics["examples"] = metrics["in_batch_examples"]
-    quality = state.states[QUALITY] if isinstance(state, SliceState) else state
+    quality = state.states.get(QUALITY) if isinstance(state, SliceState) else state
     examples, error = metrics.get("examples", 0.0), math.nan
     least = examples
     if isinstance(quality, ClickQuality):
@@ -152,13 +157,13 @@ def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tu
     if judge is None:
         return []
 
-    def place(row: _Slice) -> tuple[bool, bool, bool, float]:
+    def rank(row: _Slice) -> tuple[bool, bool, bool, float]:
         return row.name == OTHER, not row.compared, judge not in row.metrics, -row.cost(judge)
 
     formats = {**dict.fromkeys(metrics, "{:.4f}"), **_COLUMNS}
     used = [name for name in dict.fromkeys((*_COLUMNS, *metrics)) if name in recorded]
     rows = [(column, *(name.replace("_", " ") for name in used))]
-    for row in sorted(slices, key=place):
+    for row in sorted(slices, key=rank):
         own = row.metrics
         cells = {name: formats[name].format(own[name]) if name in own else "" for name in used}
         if math.isfinite(row.error) and "auc" in cells:

@@ -210,6 +210,10 @@ class Scalable(State):
 StateT = TypeVar("StateT", bound=State)
 StateClass = TypeVar("StateClass", bound=type[State])
 
+MOST_WEIGHT: Final = 2.0**20
+"""The largest weight of an example."""
+
+_WEIGHT_UNIT: Final = 2.0**-20
 _DEEPEST: Final = 32  # dots in the name of an array; a state within states has a few
 
 _kinds: dict[str, type[State]] = {}
@@ -269,6 +273,15 @@ def check_factor(factor: float) -> float:
     if not 0 < factor < float("inf"):
         raise ValueError(three_part("factor", factor, "a finite number above 0"))
     return float(factor)
+
+
+def on_weight_grid(weights: Floats) -> Floats:
+    """Rounds weights to multiples of 2**-20, so that float64 adds them without rounding.
+
+    Sums up to 2**33 are exact in any order.
+    """
+    rounded: Floats = np.rint(weights / _WEIGHT_UNIT) * _WEIGHT_UNIT
+    return rounded
 
 
 def join(states: dict[Any, StateT], others: Mapping[Any, StateT]) -> None:

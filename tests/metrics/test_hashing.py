@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rec_summary.metrics.hashing import mix, mix_ids
+from rec_summary.metrics.hashing import hash_strings, mix, mix_ids
 
 MIX = {
     0: [16294208416658607535, 10451216379200822465, 16490336266968443936],
@@ -46,3 +46,8 @@ def test_hashes_of_consecutive_ids_are_spread_evenly(hashed):
     counts = np.histogram(shares, 100, (0, 1))[0]
     # Chi-square with 99 degrees of freedom: 1,000 expected in each; 160 is beyond 1e-4.
     assert ((counts - 1000) ** 2 / 1000).sum() < 160
+
+
+def test_halves_of_surrogate_pairs_are_characters() -> None:
+    names = np.array(["a", "a\udcff", "a\udcfe", "a😀"])
+    assert len(set(hash_strings(names).tolist())) == 4

@@ -15,6 +15,7 @@ from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
+from rec_summary.metrics.quality.slices import Slices, SliceState
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.tags import GROUPS, named_tasks
 from rec_summary.metrics.throughput import Throughput
@@ -46,6 +47,16 @@ def test_a_state_that_is_not_of_the_class_of_its_key_has_no_values() -> None:
     }
     found = read(others, Detail())
     assert not any(vars(found).values())
+
+
+def test_crafted_states_have_the_values_that_they_can_have() -> None:
+    alone = ClickQuality(128)
+    alone.loss.update(*clicks(1))
+    sliced = Slices(SliceState(("auc",), {}))
+    found = read({"quality/lifetime": alone, "slice/country/lifetime": sliced}, Detail())
+    assert found.scalars["recommender/examples/lifetime"] == 500
+    assert not found.histograms
+    assert not any(tag.startswith("recommender/slice") for tag in found.scalars)
 
 
 def test_quality_is_its_parts_and_obeys_the_laws() -> None:

@@ -16,9 +16,18 @@ import numpy.typing as npt
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
-from rec_summary.metrics.quality.clicks import clean, column, on_weight_grid
+from rec_summary.metrics.quality.clicks import clean, column, refusals
 from rec_summary.metrics.quality.grouped_auc import UserBatch, UserScores
-from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_factor, register
+from rec_summary.metrics.state import (
+    MOST_WEIGHT,
+    Array,
+    Floats,
+    Scalable,
+    Stored,
+    check_factor,
+    on_weight_grid,
+    register,
+)
 
 MOST_K = 1000
 """The highest rank that is counted; those beyond it are counted together."""
@@ -26,12 +35,14 @@ MOST_K = 1000
 MOST_PLACES = 64
 """How many numbers k of candidates, or of examples at the top of a list, metrics may be of."""
 
-REASONS = ("no such candidate", "score is not finite", "probabilities do not add up to 1")
-"""The reasons to refuse an example, the first of which that applies is counted; and weights."""
+REASONS = (
+    *("no such candidate", "score is not finite", "probabilities do not add up to 1"),
+    "weight not usable",
+)
+"""The reasons to refuse an example; the first one that applies is counted."""
 
 _EPSILON = 1e-7  # as in LogLoss
 _TOLERANCE = 0.02  # of the sum of probabilities, which float16 and bfloat16 round
-_MAX_WEIGHT = 2.0**20
 
 
 class ChoiceBatch(NamedTuple):
@@ -124,43 +135,39 @@ class ChoiceQuality(Scalable):
             TypeError: An argument does not hold real numbers.
             ValueError: The sizes differ, or `scores` is not a matrix.
         """
-        given = np.asarray(scores)
-        if given.ndim != 2 or not given.shape[1]:
+        scores = np.asarray(scores)
+        if scores.ndim != 2 or not scores.shape[1]:
             expected = "a matrix: a row for each example, a column for each candidate"
-            raise ValueError(three_part("scores", f"shape {given.shape}", expected))
-        size, width = given.shape
-        column("scores", given)
-        given = given if given.dtype.kind == "f" else given.astype(np.float64)
-        chosen = column("labels", labels, size)
-        heavy = np.ones(size)
-        if weights is not None:
-            heavy = column("weights", weights, size).astype(np.float64)
-        there = (chosen >= 0) & (chosen < width) & (chosen == np.floor(chosen))
-        places = np.where(there, chosen, 0).astype(np.intp)
-        true = given[np.arange(size), places]
+            raise ValueError(three_part("scores", f"shape {scores.shape}", expected))
+        size, width = scores.shape
+        column("scores", scores)
+        scores = scores if scores.dtype.kind == "f" else scores.astype(np.float64)
+        labels = column("labels", labels, size)
+        weights = np.ones(size) if weights is None else column("weights", weights, size)
+        weights = weights.astype(np.float64)
+        is_candidate = (labels >= 0) & (labels < width) & (labels == np.floor(labels))
+        true = scores[np.arange(size), np.where(is_candidate, labels, 0).astype(np.intp)]
         with np.errstate(invalid="ignore"):
             # An equal score counts as a better one, so that equal scores for all win nothing.
-            ranks = np.count_nonzero(given >= true[:, None], axis=1)
-            candidates = width - np.count_nonzero(np.isnan(given), axis=1)
-            finite = np.isfinite(true)
-            sound = np.ones(size, np.bool_)
+            ranks = np.count_nonzero(scores >= true[:, None], axis=1)
+            candidates = width - np.count_nonzero(np.isnan(scores), axis=1)
+            is_finite = np.isfinite(true)
+            is_distribution = np.ones(size, np.bool_)
             losses = np.zeros(size)
             if self.is_classes:
-                sums = given.sum(axis=1, dtype=np.float64)
-                finite &= np.isfinite(sums)
-                sound = (abs(sums - 1.0) <= _TOLERANCE) & (given >= 0).all(axis=1)
+                sums = scores.sum(axis=1, dtype=np.float64)
+                is_finite &= np.isfinite(sums)
+                is_distribution = (abs(sums - 1.0) <= _TOLERANCE) & (scores >= 0).all(axis=1)
                 losses = -np.log(np.clip(true.astype(np.float64), _EPSILON, 1.0))
-        good = (heavy >= 0) & (heavy <= _MAX_WEIGHT)
-        refused, left = {}, np.ones(size, np.bool_)
-        for reason, right in zip(
-            (*REASONS, "weight not usable"), (there, finite, sound, good), strict=True
-        ):
-            refused[reason] = int(np.count_nonzero(left & ~right))
-            left &= right
-        ranks = np.where(left, np.minimum(ranks, MOST_K + 1), 0)
-        heavy = on_weight_grid(np.where(left, heavy, 0.0))
-        losses = np.where(left, losses, 0.0)
-        return ChoiceBatch(ranks, losses, np.where(left, candidates, 0), heavy), refused
+        is_weight = (weights >= 0) & (weights <= MOST_WEIGHT)
+        refused = refusals(is_candidate, is_finite, is_distribution, is_weight).tolist()
+        usable = is_candidate & is_finite & is_distribution & is_weight
+        ranks = np.where(usable, np.minimum(ranks, MOST_K + 1), 0)
+        losses = np.where(usable, losses, 0.0)
+        candidates = np.where(usable, candidates, 0)
+        weights = on_weight_grid(np.where(usable, weights, 0.0))
+        batch = ChoiceBatch(ranks, losses, candidates, weights)
+        return batch, dict(zip(REASONS, refused, strict=True))
 
     def count(self, batch: ChoiceBatch) -> None:
         """Counts a prepared batch."""
@@ -248,15 +255,17 @@ class ClassScores(UserScores):
         """Returns a batch for `count` of this state and of others with the same settings.
 
         Args:
-            scores: Probabilities, (examples, classes).
+            scores: Probabilities, (examples, classes); one that rounding has made more than 1 is 1.
             labels: The number of the true class of each example, from 0.
             weights: 0 to 2**20; all 1 if None.
         """
         size, width = scores.shape
         classes = np.tile(np.arange(width), size)
         is_true = np.repeat(labels, width) == classes
-        heavy = None if weights is None else np.repeat(weights, width)
-        rows = self.prepare(classes, clean(scores.reshape(-1), is_true, heavy))
+        if weights is not None:
+            weights = np.repeat(weights, width)
+        # A refused row would move all rows behind it to other examples.
+        rows = self.prepare(classes, clean(np.minimum(scores, 1.0).reshape(-1), is_true, weights))
         return ClassBatch(rows, width)
 
     def count(self, batch: Any) -> None:

@@ -75,25 +75,25 @@ def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
         scored = _Ties(numbers, sample.rows.scores, sample.rows.labels, sample.rows.sums[0])
         counts = _sums(scored.lists, scored.relevant)
         lowest = np.minimum.reduceat(sample.rows.labels, sample.starts)
-    has = np.flatnonzero((counts > 0) & (lowest >= 0)) if len(counts) else np.zeros(0, np.intp)
-    if not len(has):
+    judged = np.flatnonzero((counts > 0) & (lowest >= 0)) if len(counts) else np.zeros(0, np.intp)
+    if not len(judged):
         nan = math.nan
         return TopOfLists(nan, nan, nan, nan, nan, 0, len(counts), nan)
     order = np.lexsort((-sample.rows.labels, numbers))
     labels = sample.rows.labels[order]
     best = _Ties(numbers, labels, labels, sample.rows.sums[0][order])
-    ndcg = scored.gains(k)[has] / best.gains(k)[has]
-    hits = scored.hits(k)[has]
+    ndcg = scored.gains(k)[judged] / best.gains(k)[judged]
+    hits = scored.hits(k)[judged]
     first, reciprocal = scored.first_relevant(k)
-    error = math.sqrt(1.0 - sample.rate) * float(np.linalg.norm(ndcg - ndcg.mean())) / len(has)
+    error = math.sqrt(1.0 - sample.rate) * float(np.linalg.norm(ndcg - ndcg.mean())) / len(judged)
     return TopOfLists(
         ndcg=float(ndcg.mean()),
-        recall=float((hits / counts[has]).mean()),
+        recall=float((hits / counts[judged]).mean()),
         precision=float(hits.mean()) / k,
-        hit_rate=float(first[has].mean()),
-        mrr=float(reciprocal[has].mean()),
-        lists=len(has),
-        without=len(counts) - len(has),
+        hit_rate=float(first[judged].mean()),
+        mrr=float(reciprocal[judged].mean()),
+        lists=len(judged),
+        without=len(counts) - len(judged),
         standard_error=error,
     )
 

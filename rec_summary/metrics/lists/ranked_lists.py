@@ -18,7 +18,7 @@ from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix
 from rec_summary.metrics.lists.choices import check_places
-from rec_summary.metrics.quality.clicks import column, whole_ids
+from rec_summary.metrics.quality.clicks import column, integer_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import row_sums, starts_of
 from rec_summary.metrics.state import Array, Floats, Stored, register, to_array
@@ -141,7 +141,7 @@ class RankedLists(HashSample):
         """Returns examples, as `update` describes them, for `count`."""
         scored = column("scores", scores).astype(np.float64)
         judged = column("labels", labels, scored.size).astype(np.float64)
-        hashes = mix(whole_ids("lists", lists, scored.size), self.seed)
+        hashes = mix(integer_ids("lists", lists, scored.size), self.seed)
         parts = column(
             "batches", np.zeros(scored.size) if batches is None else batches, scored.size
         )
@@ -196,7 +196,7 @@ class RankedLists(HashSample):
         state._take_contents(arrays)
         state._limit = int(arrays.take("limit", np.uint64)) or _ALL
         lists = arrays.take("lists", np.uint64, (None,))
-        scores, labels = (arrays.take(each, np.float64, lists.shape) for each in _COLUMNS)
+        scores, labels = (arrays.take(name, np.float64, lists.shape) for name in _COLUMNS)
         sums = arrays.sums("sums", np.float64, (2, len(lists)))
         if state._below(lists) < len(lists) or (lists[1:] < lists[:-1]).any():
             raise ValueError(three_part("lists", lists, "rising hashes below the limit"))
@@ -214,7 +214,7 @@ class RankedLists(HashSample):
         if not self._pending:
             return
         columns = zip(*self._taken(), strict=True)
-        lists, scores, labels, sums = (np.concatenate(each, axis=-1) for each in columns)
+        lists, scores, labels, sums = (np.concatenate(parts, axis=-1) for parts in columns)
         order = np.lexsort((-labels, -scores, lists))
         lists, scores, labels, sums = lists[order], scores[order], labels[order], sums[:, order]
         starts = starts_of(lists, scores, labels)
@@ -244,5 +244,7 @@ def by_content(scores: Array, labels: Array) -> Hashes:
         labels: As many real numbers.
     """
     # + 0.0 turns -0.0 into 0.0, which is equal.
-    one, other = ((each.astype(np.float64) + 0.0).view(np.uint64) for each in (scores, labels))
-    return mix(mix(one) ^ other)
+    score_bits, label_bits = (
+        (numbers.astype(np.float64) + 0.0).view(np.uint64) for numbers in (scores, labels)
+    )
+    return mix(mix(score_bits) ^ label_bits)

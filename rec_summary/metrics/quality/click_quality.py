@@ -96,10 +96,10 @@ class ClickQuality(Scalable):
         """
         if not 0 < negative_rate <= 1:
             raise ValueError(three_part("negative_rate", negative_rate, "a number in (0, 1]"))
-        if not all(0 < each <= 1 for each in precisions):
+        if not all(0 < precision <= 1 for precision in precisions):
             raise ValueError(three_part("precisions", precisions, "numbers in (0, 1]"))
         self.negative_rate = float(negative_rate)
-        self.precisions = tuple(float(each) for each in precisions)
+        self.precisions = tuple(map(float, precisions))
         self.loss = LogLoss()
         self.order = ScoreOrder(_CELLS * bins)
 
@@ -129,12 +129,12 @@ class ClickQuality(Scalable):
 
     def arrays(self) -> dict[str, Array]:
         """Returns the arrays of the parts, ``negative_rate`` if it is not 1, and ``precisions``."""
-        found = super().arrays()
+        arrays = super().arrays()
         if self.negative_rate == 1.0:
-            del found[_RATE]
+            del arrays[_RATE]
         if not self.precisions:
-            del found[_PRECISIONS]
-        return found
+            del arrays[_PRECISIONS]
+        return arrays
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ClickQuality:

@@ -14,15 +14,12 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings
-from rec_summary.metrics.state import Array, Floats
+from rec_summary.metrics.state import MOST_WEIGHT, Array, Floats, on_weight_grid
 
 Labels = npt.NDArray[np.bool_]
 
 REASONS = ("score is NaN", "score outside [0, 1]", "label outside [0, 1]", "weight not usable")
 """The reasons to refuse an example; the first one that applies is counted."""
-
-_WEIGHT_UNIT = 2.0**-20
-_MAX_WEIGHT = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ def column(name: str, values: Any, size: int | None = None) -> Array:
     return array.reshape(-1)
 
 
-def whole_ids(name: str, values: Any, size: int) -> Array:
+def integer_ids(name: str, values: Any, size: int) -> Array:
     """Returns ids, integers or strings, as a one-dimensional array of integers; strings are hashed.
 
     Raises:
@@ -79,13 +76,14 @@ def whole_ids(name: str, values: Any, size: int) -> Array:
     return ids
 
 
-def on_weight_grid(weights: Floats) -> Floats:
-    """Rounds weights to multiples of 2**-20, so that float64 adds them without rounding.
+def refusals(*checks: Labels) -> npt.NDArray[np.int64]:
+    """Returns how many examples each check refuses, without those that one before it refuses.
 
-    Sums up to 2**33 are exact in any order.
+    Args:
+        checks: Whether each example passes, (examples,).
     """
-    rounded: Floats = np.rint(weights / _WEIGHT_UNIT) * _WEIGHT_UNIT
-    return rounded
+    first = np.argmin([*checks, np.zeros_like(checks[0])], axis=0)
+    return np.bincount(first, minlength=len(checks) + 1)[:-1]
 
 
 def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
@@ -101,40 +99,35 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
         TypeError: An argument does not hold real numbers.
         ValueError: The sizes differ.
     """
-    given = column("scores", scores)
-    seen = column("labels", labels, given.size)
+    scores = column("scores", scores)
+    labels = column("labels", labels, scores.size)
     # float32 keeps the order and seven digits; with its few bits, sums of scores are exact.
     with np.errstate(over="ignore"):
-        values = given.astype(np.float32, copy=False).astype(np.float64)
-    exact = values if given.dtype == np.float32 else given.astype(np.float64)
-    heavy = None if weights is None else column("weights", weights, given.size).astype(np.float64)
-    clicked = seen if seen.dtype.kind == "b" else seen == 1
-    usable = (given >= 0) & (given <= 1)
+        rounded = scores.astype(np.float32, copy=False).astype(np.float64)
+    exact = rounded if scores.dtype == np.float32 else scores.astype(np.float64)
+    if weights is not None:
+        weights = column("weights", weights, scores.size).astype(np.float64)
+    clicked = labels if labels.dtype.kind == "b" else labels == 1
+    usable = (scores >= 0) & (scores <= 1)
     soft = False
-    if seen.dtype.kind != "b":
-        usable &= (seen >= 0) & (seen <= 1)
-        soft = not (clicked | (seen == 0) | ~usable).all()
-    if heavy is not None:
-        usable &= (heavy >= 0) & (heavy <= _MAX_WEIGHT)
-        heavy = on_weight_grid(np.where(usable, heavy, 1.0))
+    if labels.dtype.kind != "b":
+        usable &= (labels >= 0) & (labels <= 1)
+        soft = not (clicked | (labels == 0) | ~usable).all()
+    if weights is not None:
+        usable &= (weights >= 0) & (weights <= MOST_WEIGHT)
+        weights = on_weight_grid(np.where(usable, weights, 1.0))
     if usable.all() and not soft:
         refused = np.zeros(len(REASONS), np.int64)
-        return Clicks(values, exact, clicked, heavy, None, given.size, refused)
-    left = ~usable
-    counts = []
-    for wrong in (np.isnan(given), ~((given >= 0) & (given <= 1)), ~((seen >= 0) & (seen <= 1))):
-        counts.append(np.count_nonzero(left & wrong))
-        left &= ~wrong
-    counts.append(np.count_nonzero(left))
+        return Clicks(rounded, exact, clicked, weights, None, scores.size, refused)
+    is_score, is_label = ((numbers >= 0) & (numbers <= 1) for numbers in (scores, labels))
+    refused = refusals(~np.isnan(scores), is_score, is_label, usable)
     kept = np.flatnonzero(usable)
     clicked = clicked[kept]
-    heavy = None if heavy is None else heavy[kept]
+    weights = None if weights is None else weights[kept]
     if soft:
-        whole = np.ones(len(kept)) if heavy is None else heavy
-        share = on_weight_grid(whole * seen[kept])
-        heavy = np.concatenate([whole - share, share])
+        whole = np.ones(len(kept)) if weights is None else weights
+        share = on_weight_grid(whole * labels[kept])
+        weights = np.concatenate([whole - share, share])
         clicked = np.repeat([False, True], len(kept))
         kept = np.tile(kept, 2)
-    return Clicks(
-        values[kept], exact[kept], clicked, heavy, kept, given.size, np.array(counts, np.int64)
-    )
+    return Clicks(rounded[kept], exact[kept], clicked, weights, kept, scores.size, refused)

@@ -24,13 +24,12 @@ import numpy as np
 from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix_ids
-from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid, whole_ids
+from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, integer_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import (
     MOST_CODE,
     ONE,
     Codes,
-    Places,
     around,
     bin_edges,
     joints_of,
@@ -46,6 +45,7 @@ from rec_summary.metrics.state import (
     Scalable,
     Stored,
     check_factor,
+    on_weight_grid,
     register,
     to_array,
 )
@@ -169,7 +169,7 @@ class UserScores(HashSample, Scalable):
             TypeError: The users are anything else.
             ValueError: Their number differs from that of the examples.
         """
-        ids = whole_ids("users", users, batch.size)
+        ids = integer_ids("users", users, batch.size)
         ids = ids if batch.kept is None else ids[batch.kept]
         weights = np.zeros((2, len(ids)))
         weights[batch.labels.astype(np.intp), np.arange(len(ids))] = (
@@ -188,20 +188,20 @@ class UserScores(HashSample, Scalable):
         if not self._pending:
             return
         parts = self._taken()
-        users = np.concatenate([each.users for each in parts])
-        codes = np.concatenate([each.codes for each in parts])
+        users = np.concatenate([part.users for part in parts])
+        codes = np.concatenate([part.codes for part in parts])
         # As np.lexsort, in a third of the time: equal cells may come in any order.
         order = np.argsort(codes)
         order = order[np.argsort(users[order], kind="stable")]
         users, codes = users[order], codes[order]
-        rows = [np.concatenate([each.weights[row] for each in parts]) for row in range(2)]
+        rows = [np.concatenate([part.weights[row] for part in parts]) for row in range(2)]
         weights = np.stack([row[order] for row in rows])
         levels = levels_of(codes)
         if levels.any():
             # Cells that were merged may have other levels than the user's.
             first = starts_of(users)
             highest = np.maximum.reduceat(levels, first)
-            codes = around(codes, np.repeat(highest, _lengths(first, len(users))))
+            codes = around(codes, np.repeat(highest, np.diff(first, append=len(users))))
         starts = starts_of(users, codes)
         self._sample = UserBatch(users[starts], codes[starts], row_sums(weights, starts))
         self._lower(self._limit)
@@ -211,7 +211,7 @@ class UserScores(HashSample, Scalable):
         """Gives larger cells to users with too many, and drops users if all cells are too many."""
         users, codes, weights = self._sample
         first = starts_of(users)
-        sizes = _lengths(first, len(users))
+        sizes = np.diff(first, append=len(users))
         crowded = np.flatnonzero(sizes > self.per_user)
         for start, size in zip(first[crowded].tolist(), sizes[crowded].tolist(), strict=True):
             own = slice(start, start + size)
@@ -224,7 +224,7 @@ class UserScores(HashSample, Scalable):
             self._sample = UserBatch(users[starts], codes[starts], row_sums(weights, starts))
             users, codes, _ = self._sample
             first = starts_of(users)
-            sizes = _lengths(first, len(users))
+            sizes = np.diff(first, append=len(users))
         sizes[levels_of(codes[first]) > 0] = self.per_user
         beyond = np.flatnonzero(np.cumsum(sizes) > self.cells)
         if len(beyond):
@@ -285,11 +285,6 @@ class UserScores(HashSample, Scalable):
         return state
 
 
-def _lengths(starts: Places, size: int) -> Places:
-    """Returns the length of each part of an array, which the next one or the end follows."""
-    return np.diff(np.append(starts, size))
-
-
 def _without_bins(arrays: Stored) -> Stored:
     """Returns the arrays of a state of earlier versions as those of this one."""
     bins = arrays.integer("bins", 64, 1024)
@@ -320,27 +315,27 @@ def _mean_auc(sample: UserBatch, rate: float, weigh_by: str) -> GroupedAuc:
     clicks = np.add.reduceat(positives, starts)
     others = np.add.reduceat(negatives, starts)
     below = np.cumsum(negatives) - 0.5 * negatives
-    below -= np.repeat(np.append(0.0, np.cumsum(others)[:-1]), _lengths(starts, len(users)))
-    both = np.flatnonzero((clicks > 0) & (others > 0))
-    if not len(both):
+    below -= np.repeat(np.append(0.0, np.cumsum(others)[:-1]), np.diff(starts, append=len(users)))
+    mixed = np.flatnonzero((clicks > 0) & (others > 0))  # the users that have an AUC
+    if not len(mixed):
         return nothing
-    pairs = (clicks * others)[both]
-    aucs = np.add.reduceat(positives * below, starts)[both] / pairs
+    pairs = (clicks * others)[mixed]
+    aucs = np.add.reduceat(positives * below, starts)[mixed] / pairs
     unknown = np.where(levels_of(codes) > 0, positives * negatives, 0.0)
-    bounds = 0.5 * np.add.reduceat(unknown, starts)[both] / pairs
+    bounds = 0.5 * np.add.reduceat(unknown, starts)[mixed] / pairs
     weights = {"clicks": clicks, "impressions": clicks + others, "users": np.ones(len(clicks))}
-    heavy = weights[weigh_by][both]
-    total = float(heavy.sum())
-    value = float(aucs @ heavy) / total
+    user_weights = weights[weigh_by][mixed]
+    total = float(user_weights.sum())
+    value = float(aucs @ user_weights) / total
     chance = math.sqrt(1.0 - rate)
-    error = chance * float(np.linalg.norm(heavy * (aucs - value))) / total
-    variation = chance * float(np.linalg.norm(heavy)) / total
+    error = chance * float(np.linalg.norm(user_weights * (aucs - value))) / total
+    variation = chance * float(np.linalg.norm(user_weights)) / total
     return GroupedAuc(
         value=value,
-        users=len(both),
+        users=len(mixed),
         sampled=len(starts),
         rate=rate,
         standard_error=error,
         bias_bound=error * variation,
-        cell_error_bound=float(bounds @ heavy) / total,
+        cell_error_bound=float(bounds @ user_weights) / total,
     )

@@ -65,9 +65,9 @@ class HashSample(State):
     def _lower(self, limit: int) -> None:
         """Drops all groups whose hash is not below `limit`; waiting rows stay."""
         self._limit = min(limit, self._limit)
-        kept = self._below(self._sample[0])
-        if kept < self._sample.size:
-            self._sample = self._sample._make(each[..., :kept].copy() for each in self._sample)
+        size = self._below(self._sample[0])
+        if size < self._sample.size:
+            self._sample = self._sample._make(column[..., :size].copy() for column in self._sample)
 
     def _below(self, hashes: Hashes) -> int:
         """Returns how many of the sorted hashes are below the limit."""

@@ -10,7 +10,7 @@ import numpy as np
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import column
-from rec_summary.metrics.state import Scalable, Stored, register
+from rec_summary.metrics.state import MOST_WEIGHT, Scalable, Stored, register
 
 _LARGEST = 1e150  # the square of a larger number overflows float64
 
@@ -48,22 +48,21 @@ class RatingErrors(Scalable):
         predicted = column("predictions", predictions).astype(np.float64)
         rated = column("ratings", ratings, predicted.size).astype(np.float64)
         usable = (np.abs(predicted) <= _LARGEST) & (np.abs(rated) <= _LARGEST)
-        heavy = None
         if weights is not None:
-            heavy = column("weights", weights, predicted.size).astype(np.float64)
-            usable &= (heavy >= 0) & (heavy <= 2.0**20)
+            weights = column("weights", weights, predicted.size).astype(np.float64)
+            usable &= (weights >= 0) & (weights <= MOST_WEIGHT)
         if not usable.all():
             self.refused += int(np.count_nonzero(~usable))
             predicted, rated = predicted[usable], rated[usable]
-            heavy = None if heavy is None else heavy[usable]
+            weights = None if weights is None else weights[usable]
         errors = predicted - rated
         sizes = np.abs(errors)
         squares = errors * errors
-        if heavy is None:
+        if weights is None:
             self._weights.add_whole(len(errors))
         else:
-            self._weights.add(heavy)
-            errors, sizes, squares = errors * heavy, sizes * heavy, squares * heavy
+            self._weights.add(weights)
+            errors, sizes, squares = errors * weights, sizes * weights, squares * weights
         self._errors.add(errors)
         self._absolute.add(sizes)
         self._squared.add(squares)

@@ -55,7 +55,7 @@ def bin_edges(bins: int) -> Floats:
     """
     steps = np.arange(1.0, 2.0, 32 / bins)
     octaves = (np.ldexp(1.0, np.arange(lowest, -1)) for lowest in (-23, -11))
-    low, high = (np.outer(each, steps).ravel() for each in octaves)
+    low, high = (np.outer(powers, steps).ravel() for powers in octaves)
     low[0] = 0.0
     return np.concatenate([low, 1.0 - np.append(high[1:], 0.5)[::-1], [1.0]])
 

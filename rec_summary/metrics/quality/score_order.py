@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
-from rec_summary.metrics.quality.clicks import Clicks, Labels, clean, on_weight_grid
+from rec_summary.metrics.quality.clicks import Clicks, Labels, clean
 from rec_summary.metrics.quality.score_cells import (
     MOST_CODE,
     ONE,
@@ -45,6 +45,7 @@ from rec_summary.metrics.state import (
     Scalable,
     Stored,
     check_factor,
+    on_weight_grid,
     register,
     to_array,
 )
@@ -362,28 +363,29 @@ def _gathered(marks: Keys, codes: Codes, weights: Floats, cells: int) -> list[tu
     """
     level = np.uint64(53 - (cells // 2).bit_length())  # an octave of scores has `cells / 2`
     inside = widths_of(codes) <= ONE << level
-    places = (marks >> (level + ONE)).view(np.int64)
-    others = (codes.compress(inside) >> (level + ONE)).view(np.int64)
+    # The cell of this level around each example, and around each of the other cells.
+    of_marks = (marks >> (level + ONE)).view(np.int64)
+    of_codes = (codes.compress(inside) >> (level + ONE)).view(np.int64)
     low, high = (_ENDS >> level).view(np.int64).tolist()
-    lowest = min(each.min(initial=high) for each in (places, others))
-    highest = max(each.max(initial=low) for each in (places, others))
+    lowest = min(numbers.min(initial=high) for numbers in (of_marks, of_codes))
+    highest = max(numbers.max(initial=low) for numbers in (of_marks, of_codes))
     first = max(low, lowest)
     last = max(first, min(high, highest))
-    for each in (places, others):
+    for numbers in (of_marks, of_codes):
         if lowest < first or last < highest:
-            np.clip(each, first, last, out=each)
-        each -= first
+            np.clip(numbers, first, last, out=numbers)
+        numbers -= first
     size = last - first + 1
     doubled = (marks & ONE).view(np.int64)
-    doubled += places
-    doubled += places
+    doubled += of_marks
+    doubled += of_marks
     counts = np.bincount(doubled, minlength=2 * size)
-    sums = np.stack([np.bincount(others, row.compress(inside), size) for row in weights])
-    wholes = weights.sum(axis=1)
+    sums = np.stack([np.bincount(of_codes, row.compress(inside), size) for row in weights])
+    totals = weights.sum(axis=1)
     for row in (0, 1):
         sums[row] += counts[row::2]
-        wholes[row] += counts[row::2].sum()
-    factors = 1.0 / np.where(wholes > 0, wholes, 1.0)
+        totals[row] += counts[row::2].sum()
+    factors = 1.0 / np.where(totals > 0, totals, 1.0)
     shares = sums[0] * factors[0] + sums[1] * factors[1]
     is_used = shares > 0
     if np.count_nonzero(is_used) <= cells:
@@ -393,15 +395,15 @@ def _gathered(marks: Keys, codes: Codes, weights: Floats, cells: int) -> list[tu
     is_small[-1] &= last < high
     rest = ~inside
     is_rest = ~is_small
-    rest[inside] = is_rest[others]
-    found = np.flatnonzero(is_small)
-    small = ((found + first).view(np.uint64) << ONE | ONE) << level
-    rest_weights = np.stack([each.compress(rest) for each in weights])
+    rest[inside] = is_rest[of_codes]
+    smalls = np.flatnonzero(is_small)
+    small_codes = ((smalls + first).view(np.uint64) << ONE | ONE) << level
+    rest_weights = np.stack([row.compress(rest) for row in weights])
     return [
         _sorted(
-            marks.compress(is_rest.take(places, mode="clip")), codes.compress(rest), rest_weights
+            marks.compress(is_rest.take(of_marks, mode="clip")), codes.compress(rest), rest_weights
         ),
-        (small, np.stack([each[found] for each in sums])),
+        (small_codes, np.stack([row[smalls] for row in sums])),
     ]
 
 

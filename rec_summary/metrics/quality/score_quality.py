@@ -75,21 +75,21 @@ def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrC
     check_int("num_thresholds", num_thresholds, 2)
     cells = order.scored()
     cuts = np.append(cells.apart, True)  # elsewhere a cell has scores on both sides
-    caught, alarms = _from_above(cells.positives)[cuts], _from_above(cells.negatives)[cuts]
-    recalls = np.linspace(caught[0], 0.0, num_thresholds)
-    at = len(caught) - 1 - np.searchsorted(caught[::-1], recalls)
+    clicks, others = _from_above(cells.positives)[cuts], _from_above(cells.negatives)[cuts]
+    recalls = np.linspace(clicks[0], 0.0, num_thresholds)
+    at = len(clicks) - 1 - np.searchsorted(clicks[::-1], recalls)
     at[0] = 0
-    tp, fp = caught[at], alarms[at]
+    tp, fp = clicks[at], others[at]
     lower = np.append(cells.lower, np.nextafter(1.0, 2.0))  # above all scores
     lower[0] = 0.0
     return PrCurve(
         thresholds=lower[cuts][at],
         true_positives=tp,
         false_positives=fp,
-        true_negatives=alarms[0] - fp,
-        false_negatives=caught[0] - tp,
+        true_negatives=others[0] - fp,
+        false_negatives=clicks[0] - tp,
         precision=_ratio(tp, tp + fp, 0.0),
-        recall=_ratio(tp, np.full_like(tp, caught[0]), 0.0),
+        recall=_ratio(tp, np.full_like(tp, clicks[0]), 0.0),
     )
 
 
@@ -113,11 +113,14 @@ def threshold_at(order: ScoreOrder, precision: float) -> Threshold:
         precision: Above 0, at most 1.
     """
     cells = order.scored()
-    caught, alarms = _from_above(cells.positives)[:-1], _from_above(cells.negatives)[:-1]
-    good = np.flatnonzero(cells.apart & (caught > 0) & (caught >= precision * (caught + alarms)))
-    if not len(good):
+    clicks, others = _from_above(cells.positives)[:-1], _from_above(cells.negatives)[:-1]
+    # A quotient, as a product of the precision may be rounded to above the clicks.
+    is_precise = _ratio(clicks, clicks + others, 0.0) >= precision
+    reached = np.flatnonzero(cells.apart & is_precise)
+    if not len(reached):
         return Threshold(math.nan, math.nan)
-    return Threshold(float(cells.lower[good[0]]), float(caught[good[0]] / caught[0]))
+    lowest = reached[0]
+    return Threshold(float(cells.lower[lowest]), float(clicks[lowest] / clicks[0]))
 
 
 def average_precision(order: ScoreOrder) -> float:
@@ -130,14 +133,14 @@ def average_precision(order: ScoreOrder) -> float:
     clicks, others = cells.positives, cells.negatives
     if not clicks.any():
         return math.nan
-    before = _from_above(clicks)[1:]
-    alarms = before + _from_above(others)[1:]
-    found = clicks + others
-    last = _ratio(before + clicks, alarms + found, 0.0)
-    # The mean of (before + x * clicks) / (alarms + x * found) over x from 0 to 1.
-    growth = _ratio(clicks, found, 0.0)
-    slower = _ratio(before - alarms * growth, found, 0.0)
-    mean = growth + slower * np.log1p(_ratio(found, alarms, 0.0))
+    weights = clicks + others
+    clicks_above = _from_above(clicks)[1:]
+    weights_above = clicks_above + _from_above(others)[1:]
+    last = _ratio(clicks_above + clicks, weights_above + weights, 0.0)
+    # The mean of (clicks_above + x * clicks) / (weights_above + x * weights) over x from 0 to 1.
+    growth = _ratio(clicks, weights, 0.0)
+    slower = _ratio(clicks_above - weights_above * growth, weights, 0.0)
+    mean = growth + slower * np.log1p(_ratio(weights, weights_above, 0.0))
     return float(np.average(np.where(cells.exact, last, mean), weights=clicks))
 
 
@@ -161,7 +164,7 @@ def entropies(order: ScoreOrder) -> Entropies:
     if not clicks or not others:
         return Entropies(math.nan, math.nan)
     scores = np.clip(cells.middle, LEAST_SCORE, 1.0 - LEAST_SCORE)
-    unit = _entropy(clicks, others)
+    entropy = _entropy(clicks, others)
     odds = np.log(scores) - np.log1p(-scores)
     weights, low, high = cells.positives + cells.negatives, -40.0, 40.0
     for _ in range(40):  # the mean score rises with the shift of the log-odds
@@ -172,7 +175,7 @@ def entropies(order: ScoreOrder) -> Entropies:
     loss = cells.positives @ np.logaddexp(0.0, -shifted) + cells.negatives @ np.logaddexp(
         0.0, shifted
     )
-    return Entropies(float(-(cells.positives @ np.log(scores))) / unit, float(loss) / unit)
+    return Entropies(float(-(cells.positives @ np.log(scores))) / entropy, float(loss) / entropy)
 
 
 class OriginalQuality(NamedTuple):
@@ -244,12 +247,12 @@ def reliability(order: ScoreOrder, groups: int = 10) -> Reliability:
     weights = cells.positives + cells.negatives
     middles = (np.cumsum(weights) - 0.5 * weights) / max(weights.sum(), 1e-300)
     group = np.minimum((middles * groups).astype(np.int64), groups - 1)
-    heavy = np.bincount(group, weights, groups).astype(np.float64)
-    used = heavy > 0
+    sums = np.bincount(group, weights, groups).astype(np.float64)
+    used = sums > 0
     return Reliability(
-        predicted=np.bincount(group, weights * cells.middle, groups)[used] / heavy[used],
-        observed=np.bincount(group, cells.positives, groups)[used] / heavy[used],
-        weights=heavy[used],
+        predicted=np.bincount(group, weights * cells.middle, groups)[used] / sums[used],
+        observed=np.bincount(group, cells.positives, groups)[used] / sums[used],
+        weights=sums[used],
     )
 
 

@@ -83,8 +83,11 @@ class SlicedBatch:
     def names(self) -> dict[int, str]:
         """The names of the slices by their codes, of those that have an example."""
         codes, names = self._slicing
-        found = np.bincount(codes.reshape(-1) + 1, minlength=len(names) + 1)[1:]
-        return {code: names[code][:_LONGEST] for code in np.flatnonzero(found).tolist()}
+        counts = np.bincount(codes.reshape(-1) + 1, minlength=len(names) + 1)[1:]
+        # A stored array has no zeros at the end of a name.
+        return {
+            code: names[code][:_LONGEST].rstrip("\0") for code in np.flatnonzero(counts).tolist()
+        }
 
     def cut(self, at: slice) -> SlicedBatch:
         """Returns some of the examples."""
@@ -102,12 +105,12 @@ class SlicedBatch:
         own = tuple(dict.fromkeys(name for name in self.names.values() if name in known))
         if own in self._parts:
             return self._parts[own]
-        places = np.full(len(names) + 1, len(own))
+        numbers = np.full(len(names) + 1, len(own))
         for code, name in self.names.items():
             if name in known:
-                places[code] = own.index(name)
-        places[-1] = -1  # of the code -1, which is no slice
-        slices = places[codes]
+                numbers[code] = own.index(name)
+        numbers[-1] = -1  # of the code -1, which is no slice
+        slices = numbers[codes]
         examples = np.arange(self.size).reshape(-1, *(1,) * (codes.ndim - 1))
         marked = (slices * self.size + examples)[slices >= 0]
         # An example with a slice twice, or with two of the others, counts once.
@@ -115,9 +118,9 @@ class SlicedBatch:
         groups, at = np.divmod(marked, self.size)
         starts = starts_of(groups)
         sizes = np.diff(starts, append=len(groups))
-        found = [(*own, None)[place] for place in groups[starts].tolist()]
+        of_groups = [(*own, None)[number] for number in groups[starts].tolist()]
         split = _split(self._batch, at + self._start, starts.tolist()) if len(at) else []
-        self._parts[own] = list(zip(found, sizes.tolist(), split, strict=True))
+        self._parts[own] = list(zip(of_groups, sizes.tolist(), split, strict=True))
         return self._parts[own]
 
 
@@ -161,7 +164,7 @@ class SliceState(Scalable):
     @classmethod
     def _restored(cls, arrays: Stored) -> SliceState:
         metrics, groups, kinds = (
-            arrays.take(each, "U", (None,)).tolist() for each in cls._settings
+            arrays.take(name, "U", (None,)).tolist() for name in cls._settings
         )
         parts = arrays.part("states")
         states = map(restore, kinds, map(parts.part, groups))
@@ -210,13 +213,13 @@ class Slices(Scalable):
             names: The name of the slice of each example, str, (examples,).
             columns: The positional arguments of ``update`` of the states by slice.
         """
-        found, codes = np.unique(np.asarray(names), return_inverse=True)
-        slicing = Slicing(codes.reshape(-1), [str(name) for name in found.tolist()])
+        values, codes = np.unique(np.asarray(names), return_inverse=True)
+        slicing = Slicing(codes.reshape(-1), [str(value) for value in values.tolist()])
         self.count(SlicedBatch(slicing, Columns.of(*columns)))
 
     def count(self, batch: SlicedBatch) -> None:
         """Counts a batch. The result does not depend on how the stream is cut into batches."""
-        every = max(_EVERY // batch.width, 1)
+        every = max(_EVERY // max(batch.width, 1), 1)
         start = 0
         while start < batch.size:
             stop = batch.size
@@ -233,13 +236,13 @@ class Slices(Scalable):
 
     def slices(self) -> Iterator[tuple[str, int, Any]]:
         """Yields name, number of examples and state of each value, the most frequent first."""
-        for name in sorted(self._sizes, key=lambda each: (-self._sizes[each], each)):
+        for name in sorted(self._sizes, key=lambda name: (-self._sizes[name], name)):
             yield name, self._sizes[name], self._states[name]
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, and the names, sizes and arrays of the states by slice."""
         names = sorted(self._states)
-        found = {
+        arrays = {
             "kind": np.array(kind_of(self._empty)),
             "most": to_array(self.most),
             "shown": to_array(self.shown),
@@ -251,14 +254,14 @@ class Slices(Scalable):
             **nested("other", self.other.arrays()),
         }
         for number, name in enumerate(names):
-            found.update(nested(f"slice{number}", self._states[name].arrays()))
-        return found
+            arrays.update(nested(f"slice{number}", self._states[name].arrays()))
+        return arrays
 
     @classmethod
     def _restored(cls, arrays: Stored) -> Slices:
         kind = str(arrays.take("kind", "U"))
         parts: dict[str, Any] = {
-            each: restore(kind, arrays.part(each)) for each in ("empty", "other")
+            name: restore(kind, arrays.part(name)) for name in ("empty", "other")
         }
         new = cls(parts["empty"], arrays.integer("most"), arrays.integer("shown"))
         new.closed = bool(arrays.integer("closed", 0, 1))
@@ -293,9 +296,9 @@ class Slices(Scalable):
 
     def _count(self, batch: SlicedBatch) -> None:
         if not self.closed:
-            for each in batch.names.values():
-                if each not in self._states:
-                    self._states[each], self._sizes[each] = self._empty.copy(), 0
+            for value in batch.names.values():
+                if value not in self._states:
+                    self._states[value], self._sizes[value] = self._empty.copy(), 0
         for name, size, part in batch.parts(self._states):
             state = self.other
             if name is not None:

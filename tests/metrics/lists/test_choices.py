@@ -116,3 +116,13 @@ def test_windows_count_examples_and_not_classes() -> None:
     last = ClassScores(8192)
     last.count(last.prepare_classes(scores[-64:], labels[-64:]))
     assert window.total().gauc("users") == last.gauc("users")
+
+
+def test_a_probability_above_1_by_rounding_is_of_its_example() -> None:
+    above = np.nextafter(np.float32(1), np.float32(2))
+    scores = np.array([[above, 0, 0], [0.2, 0.3, 0.5]], np.float32)
+    batch = ClassScores(8192).prepare_classes(scores, np.array([0, 2]))
+    assert (batch.size, batch.rows.size) == (2, 6)
+    state = ClassScores(8192)
+    state.count(batch)
+    assert state.gauc("users").value == 1

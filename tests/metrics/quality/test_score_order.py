@@ -196,3 +196,21 @@ def test_invalid_arrays_are_refused(name, value):
     order.update([0.25, 0.5], [0, 1])
     with pytest.raises(ValueError, match="is invalid"):
         ScoreOrder.from_arrays({**order.arrays(), name: value})
+
+
+def test_a_sealed_state_goes_on_as_one_that_was_read():
+    scores, labels = calibrated(np.random.default_rng(1), 3000, -1, 3)
+    sealed = counted(scores[:1500], labels[:1500], cells=64)
+    sealed.seal()
+    read = sealed.copy()
+    assert len(read.positives) <= 64
+    merged = [state.copy() for state in (sealed, read)]
+    for state in (sealed, read):
+        state.update(scores[1500:], labels[1500:])
+    for state in merged:
+        state.merge(counted(scores[1500:], labels[1500:], cells=64))
+    assert states_equal(sealed, read)
+    assert states_equal(*merged)
+    for state in (sealed, *merged):
+        area = state.auc()
+        assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound

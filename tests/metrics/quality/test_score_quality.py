@@ -233,3 +233,42 @@ def test_the_threshold_at_a_precision_is_the_lowest_one_of_scikit_learn(precisio
     else:
         assert np.isnan(found.score)
     assert np.isnan(threshold_at(ScoreOrder(), precision).recall)
+
+
+@pytest.mark.parametrize(("clicks", "examples"), [(7, 100), (14, 25), (55, 100), (1, 3)])
+def test_a_threshold_with_just_the_precision_is_one(clicks, examples):
+    order = counted(np.full(examples, 0.5), np.arange(examples) < clicks)
+    assert threshold_at(order, clicks / examples) == (0.5, 1.0)
+    assert math.isnan(threshold_at(order, np.nextafter(clicks / examples, 1)).score)
+
+
+def of_cells(codes, negatives, positives):
+    """Returns the order of these cells."""
+    arrays = {"cells": np.array(64), "seen": np.array(0), "codes": np.array(codes, np.uint64)}
+    weights = {"negatives": np.array(negatives, float), "positives": np.array(positives, float)}
+    return ScoreOrder.from_arrays({**arrays, **weights})
+
+
+WIDE, WITHIN, ABOVE = 3 << 60, 3 << 60 | 1 << 50 | 1, 1 << 62 | 1
+
+
+def test_no_threshold_is_within_a_cell():
+    order = of_cells([WIDE, WITHIN, ABOVE], [10, 0, 4], [10, 10, 10])
+    assert not order.scored().apart[1]
+    # From the score within on, there are 20 clicks, 4 others, and a part of the wide cell.
+    assert math.isnan(threshold_at(order, 0.8).score)
+    assert threshold_at(order, 0.7) == (order.scored().lower[2], 1 / 3)
+    assert threshold_at(order, 0.5).recall == 1
+
+
+def test_clicks_and_others_of_a_cell_are_mixed_evenly():
+    order = of_cells([WIDE, ABOVE], [10, 0], [10, 10])
+    # The mean of (10 + 10 x) / (10 + 20 x) over x from 0 to 1.
+    mixed = 0.5 + math.log(3) / 4
+    assert average_precision(order) == pytest.approx((10 + 10 * mixed) / 20, rel=1e-12)
+
+
+@pytest.mark.parametrize("score", [1e-6, 0.1, 0.9])
+def test_one_score_is_recalibrated_to_the_click_rate(score):
+    order = counted(np.full(1000, score), np.arange(1000) < 300)
+    assert entropies(order).recalibrated == pytest.approx(1, abs=1e-12)

@@ -149,7 +149,10 @@ def test_the_standard_error_of_the_auc_is_that_of_many_samples() -> None:
 
 
 def test_the_name_of_a_slice_is_one_part_of_a_tag() -> None:
-    assert quoted("a/b 5%\n") == "a%2Fb 5%25�"
+    assert quoted("a/b 5%\n") == "a%2Fb 5%25%0A"
+    names = ["a", "a\u200b", "a\u200c", "a%0A", "a\n", "a%E2%80%8B", "�", "日本"]
+    assert len(set(map(quoted, names))) == len(names)
+    assert quoted("日本 é\ud800") == "日本 é%3F"
 
 
 def test_the_values_of_a_matrix_are_limited_as_those_of_a_column() -> None:
@@ -257,3 +260,20 @@ def test_a_rare_value_keeps_no_batch_in_memory(batches, size) -> None:
     finally:
         tracemalloc.stop()
     assert held < 1 << 19
+
+
+def test_a_column_without_values_has_no_slices() -> None:
+    state = Slices(LogLoss())
+    columns = Columns.of(np.full(3, 0.5), np.array([1, 0, 1]))
+    state.count(SlicedBatch(Slicing(np.zeros((3, 0), np.intp), ["missing"]), columns))
+    assert list(state.slices()) == []
+    assert state.other.weight == 0
+
+
+def test_names_that_differ_in_zeros_at_the_end_are_restored_as_one() -> None:
+    state = Slices(LogLoss())
+    columns = Columns.of(np.full(3, 0.5), np.array([1, 0, 1]))
+    names = ["a", "a\0", "a" * 63 + "\0b"]
+    state.count(SlicedBatch(Slicing(np.arange(3), names), columns))
+    assert [(name, size) for name, size, _ in state.slices()] == [("a", 2), ("a" * 63, 1)]
+    assert_equal_states(Slices.from_arrays(state.arrays()), state)
