@@ -11,12 +11,14 @@ records that it has skipped, and those where it stopped.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import math
 import os
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Final
 
@@ -58,6 +60,35 @@ class ReadPosition(Struct, array_like=True):
     tail: tuple[Count, Checksum] = (0, 0)
 
 
+@dataclass(slots=True)
+class _KnownFile:
+    """What is known of a file from the last time it was read.
+
+    Attributes:
+        position: How far `batches` has read it; None if it has not.
+        last_time: The wall time of the last record that `batches` has read.
+        is_inside: Whether the position may be inside a record.
+        is_waiting: Whether reading stopped at damage that is soon tried again.
+        tried: Its status when the rest of it could not be read.
+        compared: Its status when the bytes of skipped records were compared.
+        unreadable: Where the file system reported an error, in bytes; that is reported.
+        settled: The size that it has had for as long as we wait, in bytes.
+        size: Its size when damage was found behind the size before, in bytes.
+        since: When that was, by the clock.
+    """
+
+    position: ReadPosition | None = None
+    last_time: float = -math.inf
+    is_inside: bool = False
+    is_waiting: bool = False
+    tried: FileStatus | None = None
+    compared: FileStatus | None = None
+    unreadable: int = -1
+    settled: int = 0
+    size: int = 0
+    since: float = math.inf
+
+
 class NewRecords:
     """Reads the new records of files, each from where reading stopped the last time.
 
@@ -89,14 +120,7 @@ class NewRecords:
         self._frames = frames
         self._patience = patience
         self._clock = clock
-        self._positions: dict[str, ReadPosition] = {}
-        self._times: dict[str, float] = {}  # the wall time of the last record, by file
-        self._inside: set[str] = set()  # files whose place may be inside a record
-        self._waiting: set[str] = set()
-        self._tried: dict[str, FileStatus] = {}  # of files without more to read
-        self._compared: dict[str, FileStatus] = {}  # of files with skipped records
-        self._unreadable: dict[str, int] = {}  # reported places
-        self._sizes: dict[str, tuple[int, int, float]] = {}
+        self._files: collections.defaultdict[str, _KnownFile] = collections.defaultdict(_KnownFile)
 
     def skip(self, file: RecordFile, offset: int | None = None) -> None:
         """Skips the records that a file has now; an incomplete record is read later.
@@ -105,9 +129,9 @@ class NewRecords:
             file: The file.
             offset: Only records that end at this offset or before are skipped.
         """
-        self._positions[file.path] = ReadPosition(file.nbytes if offset is None else offset)
-        self._times[file.path] = file.changed
-        self._inside.add(file.path)
+        known = self._files[file.path]
+        known.position = ReadPosition(file.nbytes if offset is None else offset)
+        known.last_time, known.is_inside = file.changed, True
 
     def batches(
         self,
@@ -126,35 +150,34 @@ class NewRecords:
         files = tuple(files)
         newest = newest or (files[-1] if files else None)
         for file in files:
-            place, nbytes = self._position(file), file.nbytes
-            if nbytes < place.offset:  # it was replaced by another file
-                place = self._positions[file.path] = ReadPosition()
-            if nbytes <= place.offset or not file.may_hold(changed_after):
+            position, nbytes, known = self._position(file), file.nbytes, self._files[file.path]
+            if nbytes < position.offset:  # it was replaced by another file
+                position = known.position = ReadPosition()
+            if nbytes <= position.offset or not file.may_hold(changed_after):
                 continue
-            if file.path in self._inside:
-                place.offset = boundary(file.path, place.offset)
-                self._inside.discard(file.path)
-            for batch in self.read(file, place, newest=file == newest):
-                self._times[file.path] = float(batch.wall_times[-1])
+            if known.is_inside:
+                position.offset = boundary(file.path, position.offset)
+                known.is_inside = False
+            for batch in self.read(file, position, newest=file == newest):
+                known.last_time = float(batch.wall_times[-1])
                 yield batch
 
     def _position(self, file: RecordFile) -> ReadPosition:
         """Returns where to go on in a file, which may be made of files that were read."""
-        place = self._positions.get(file.path)
-        if place is None:
-            place = ReadPosition()
+        known = self._files[file.path]
+        if known.position is None:
+            known.position = ReadPosition()
             if file.name.last is not None:
                 times = [
-                    self._times.get(path, -math.inf)
-                    for path in self._positions
+                    other.last_time
+                    for path, other in self._files.items()
                     if os.path.dirname(path) == os.path.dirname(file.path)
                     and (name := parse_name(os.path.basename(path))) is not None
                     and file.name.covers(name)
                 ]
-                after = self._times[file.path] = max(times, default=-math.inf)
-                place = ReadPosition(behind(file, after))
-            self._positions[file.path] = place
-        return place
+                known.last_time = max(times, default=-math.inf)
+                known.position = ReadPosition(behind(file, known.last_time))
+        return known.position
 
     def read(
         self, file: RecordFile, place: ReadPosition, *, newest: bool, final: bool = False
@@ -169,16 +192,18 @@ class NewRecords:
             final: Whether this is the last time for now: nothing is waited for, what could not be
                 read is tried again in any case, and an unfinished record is reported.
         """
-        status = file.status
-        if place.ended and not final and self._tried.get(file.path) == status:
+        status, known = file.status, self._files[file.path]
+        if place.ended and not final and known.tried == status:
             return
-        self._waiting.discard(file.path)
+        known.is_waiting = False
         scanned = self._scanned.get(file.path)
         with EventReader(
             file, self._report, place.offset, frames=self._frames, scanned=scanned
         ) as reader:
             # Another file may have taken its place since `is_replaced` was asked.
             if 0 < place.offset == place.tail[0] and not _has_tail(reader, place):
+                if place is known.position:  # then `batches` begins at its start the next time
+                    known.position, known.is_waiting = None, True
                 return
             try:
                 yield from self._read(file, place, reader, status, newest and not final)
@@ -186,7 +211,7 @@ class NewRecords:
                 if file.entry is None and place.offset:
                     checksum = reader.checksum(*_tail(place.offset))
                     place.tail = (0, 0) if checksum is None else (place.offset, checksum)
-                    self._compared[file.path] = status
+                    known.compared = status
             if final and reader.unfinished is not None:
                 self._report.problem(file.path, reader.offset, reader.unfinished)
 
@@ -199,7 +224,8 @@ class NewRecords:
         waits: bool,
     ) -> Iterator[Batch]:
         """Yields what can be read. If it `waits`, it stops at damage that may go away."""
-        reported = place.offset if place.ended else self._unreadable.get(file.path, -1)
+        known = self._files[file.path]
+        reported = place.offset if place.ended else known.unreadable
         for item in reader.items():
             if not isinstance(item, Damage):
                 place.offset, place.ended = item.offset, False
@@ -207,12 +233,12 @@ class NewRecords:
                 place.offset = item.end_offset
                 continue
             if waits and not self._is_settled(file, item.offset, status.size):
-                self._waiting.add(file.path)
+                known.is_waiting = True
                 return
             if item.offset != reported:
                 self._report.problem(file.path, item.offset, item.text)
             if item.flaw is Flaw.UNREADABLE:
-                self._unreadable[file.path] = item.offset
+                known.unreadable = item.offset
             elif item.flaw is not Flaw.UNREACHABLE and len(place.lost) < _MOST_LOST:
                 size = min(reader.offset - item.offset, _COMPARED_BYTES)
                 checksum = reader.checksum(item.offset, size) or 0
@@ -220,48 +246,41 @@ class NewRecords:
             place.offset = reader.offset
         place.offset, place.ended = reader.offset, reader.ended
         if reader.ended:
-            self._tried[file.path] = status
+            known.tried = status
 
     def is_waiting(self, files: Iterable[RecordFile]) -> bool:
         """Whether reading stopped in one of the files at damage that is soon tried again."""
-        return any(file.path in self._waiting for file in files)
+        return any(self._files[file.path].is_waiting for file in files)
 
     def is_replaced(self, file: RecordFile, place: ReadPosition) -> bool:
         """Whether a file has other bytes where a record was skipped, or where reading stopped."""
-        known = list(place.lost)
+        parts = list(place.lost)
         if place.tail[0]:
-            known.append((*_tail(place.tail[0]), place.tail[1]))
-        status = file.status
-        if not known or self._compared.get(file.path) == status:
+            parts.append((*_tail(place.tail[0]), place.tail[1]))
+        status, known = file.status, self._files[file.path]
+        if not parts or known.compared == status:
             return False
-        self._compared[file.path] = status
-        sums = [_checksum(file, offset, size) for offset, size, _ in known]
+        known.compared = status
         return any(
-            now not in (None, checksum) for now, (*_, checksum) in zip(sums, known, strict=True)
+            _checksum(file, offset, size) not in (None, checksum)
+            for offset, size, checksum in parts
         )
 
     def keep(self, files: Iterable[RecordFile]) -> None:
         """Drops the state of all files but these."""
-        kept = {file.path for file in files}
-        self._positions = {path: place for path, place in self._positions.items() if path in kept}
-        self._waiting &= kept
-        self._inside &= kept
-        for memory in (self._times, self._tried, self._compared, self._unreadable, self._sizes):
-            for path in memory.keys() - kept:
-                del memory[path]
+        for path in self._files.keys() - {file.path for file in files}:
+            del self._files[path]
 
     def _is_settled(self, file: RecordFile, offset: int, size: int) -> bool:
         """Whether damage in the newest file has been there for as long as we wait."""
         if self._patience <= 0 or file.changed < time.time() - _RECENT_SECS:
             return True
-        now = self._clock()
-        settled, known, since = self._sizes.get(file.path, (0, 0, now))
-        if now - since >= self._patience:
-            settled = known  # the file has been as large as that for so long
-        if offset >= known:
-            known, since = size, now
-        self._sizes[file.path] = settled, known, since
-        return offset < settled
+        now, known = self._clock(), self._files[file.path]
+        if now - known.since >= self._patience:
+            known.settled = known.size  # the file has been as large as that for so long
+        if offset >= known.size:
+            known.size, known.since = size, now
+        return offset < known.settled
 
 
 def behind(file: RecordFile, after: float) -> int:

@@ -177,6 +177,19 @@ def test_damage_that_stays_is_waited_for_once_and_reported_once(source: Path, la
         assert steps(records, source) == [3, 4, 5, 6]
 
 
+def test_another_file_with_the_same_name_is_read_from_its_beginning(source: Path) -> None:
+    source.mkdir()
+    path, records = source / summary_name(), NewRecords(Report())
+    path.write_bytes(DATA)
+    assert steps(records, source) == [1, 2, 3, 4, 5]
+    other = [event(step, scalar("loss", step)).SerializeToString() for step in range(21, 29)]
+    rewrite(path, b"".join(map(frame, other)))
+    assert steps(records, source) == []
+    assert records.is_waiting(list_files(str(source)))  # so the run is asked for again
+    assert steps(records, source) == list(range(21, 29))
+    assert not records.is_waiting(list_files(str(source)))
+
+
 def test_only_the_newest_file_is_waited_for_and_only_while_it_is_new(source: Path) -> None:
     source.mkdir()
     old, new = source / summary_name(100), source / summary_name(200)
