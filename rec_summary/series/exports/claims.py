@@ -18,17 +18,16 @@ from typing import Final
 import filelock
 
 from rec_summary.errors import DestinationError, os_errors_as, three_part, verbatim
-from rec_summary.records.files import read_plain
+from rec_summary.records.files import FILE_MODE, read_plain, write_atomically
 from rec_summary.records.locks import file_lock
 from rec_summary.series.text import printable
 
 LOCK_NAME: Final = ".rec_summary-export.lock"
 _NAME: Final = re.compile(
-    r"\.rec_summary-export\.(?P<token>[0-9a-f]{16})\.(?:runs|lock|lock\.soft)"
+    r"\.rec_summary-export\.(?P<token>[0-9a-f]{16})\.(?:runs|tmp|lock|lock\.soft)"
 )
 _WAIT_SECS: Final = 60.0  # for an exporter that describes many runs
 _MOST_BYTES: Final = 1 << 28
-_APPENDED: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Claims:
@@ -47,8 +46,8 @@ class Claims:
             fd: Its descriptor.
         """
         token = secrets.token_hex(8)
-        self.mark = os.path.join(path, f".rec_summary-export.{token}.runs")
         self._what, self._path, self._fd, self._token = what, path, fd, token
+        self.mark = self._path_of(token, "runs")
         self._names: set[str] = set()
         self._lock: filelock.BaseFileLock | None = None
 
@@ -92,11 +91,11 @@ class Claims:
             taken = {
                 name: place for place, claimed in self._other_claims() for name in names & claimed
             }
-            names -= taken.keys()
-            self._names |= names
-            file = os.open(os.path.basename(self.mark), _APPENDED, 0o600, dir_fd=self._fd)
-            with os.fdopen(file, "w", encoding="ascii") as lines:
-                lines.writelines(f"{json.dumps(name)}\n" for name in sorted(names))
+            claimed = self._names | (names - taken.keys())
+            mark, temporary = map(os.path.basename, (self.mark, self._path_of(self._token, "tmp")))
+            with write_atomically(mark, FILE_MODE, dir_fd=self._fd, temporary=temporary) as file:
+                file.writelines(f"{json.dumps(name)}\n".encode() for name in sorted(claimed))
+            self._names = claimed
         if taken:
             name, place = min(taken.items())
             more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
@@ -128,7 +127,7 @@ class Claims:
             lock.release()
 
     def _remove(self, token: str) -> None:
-        for end in ("runs", "lock"):
+        for end in ("runs", "tmp", "lock"):
             with contextlib.suppress(OSError):
                 os.unlink(f".rec_summary-export.{token}.{end}", dir_fd=self._fd)
 
