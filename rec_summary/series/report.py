@@ -95,7 +95,7 @@ class Report:
             self.problems.append(Problem(path, offset, text))
 
     def note(self, text: str) -> None:
-        """Keeps a note unless it, or very many, are there already."""
+        """Keeps a note unless it is the last one, or there are very many already."""
         if len(self.notes) < _KEPT and text not in self.notes[-1:]:
             self.notes.append(text)
 
@@ -103,12 +103,12 @@ class Report:
         """Adds what another report has counted."""
         for counter in dataclasses.fields(self):
             mine, theirs = getattr(self, counter.name), getattr(other, counter.name)
-            if isinstance(mine, list):
-                mine.extend(theirs[: _KEPT - len(mine)] if counter.name != "runs" else theirs)
-            elif isinstance(mine, collections.Counter):
+            if isinstance(mine, collections.Counter):
                 mine.update(theirs)
             else:
-                setattr(self, counter.name, mine + theirs)
+                mine += theirs
+                setattr(self, counter.name, mine)
+        del self.notes[_KEPT:], self.problems[_KEPT:]
 
     def result(self) -> ExportReport:
         """Returns what was counted so far."""

@@ -165,7 +165,10 @@ class DirectoryWatch:
 def _local_devices() -> set[int]:
     """Returns the numbers of the file systems that only this machine writes to."""
     devices = set()
-    with contextlib.suppress(OSError, ValueError), open(_MOUNTS, encoding="utf-8") as file:
+    with (
+        contextlib.suppress(OSError, ValueError),
+        open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file,
+    ):
         for line in file:
             fields = line.split()
             if fields[fields.index("-") + 1] in _LOCAL:

@@ -89,7 +89,7 @@ class RunPoller:
             clock: Returns the time that directories are stamped with, in seconds.
             noticed: Called with all that is in a local directory whenever its names have changed.
         """
-        self.source = self._source = path_or_url(source)
+        self.source = path_or_url(source)
         self._clock = clock
         self._noticed = noticed
         self._directories: dict[str, _Directory] = {}
@@ -122,7 +122,7 @@ class RunPoller:
             NotFoundError, SourceError: As `find_runs`.
         """
         self._found = self.poll()
-        return self.runs() or find_runs(self._source)
+        return self.runs() or find_runs(self.source)
 
     def poll(self) -> list[Run]:
         """Returns the runs that are new, or have new files, or files that have changed.
@@ -132,8 +132,8 @@ class RunPoller:
         if self._found is not None:
             changed, self._found = self._found, None
             return changed
-        if isinstance(self._source, Url):
-            return self._poll_url(self._source)
+        if isinstance(self.source, Url):
+            return self._poll_url(self.source)
         again, self._again = self._again, set()
         paths = {path for due in self._due(again) for path in self._check(due)}
         changed = []
@@ -200,15 +200,15 @@ class RunPoller:
         changed = self._watch.changed()
         retried, self._retried = self._retried, set()
         if not self._is_large or changed is None:
-            due = list(known) or [self._source]
+            due = list(known) or [self.source]
         else:
             # The path of the source can lead to another directory, of which nothing is reported.
             for path in changed:
                 if path in known and path not in self._watch:
                     known[path].listed = -1.0  # another directory, maybe with the same time
             turns = (*self._watched_turn(), *self._polled())
-            due = list(dict.fromkeys((self._source, *changed, *again, *retried, *turns)))
-        return (path for path in due if path in known or path == self._source)
+            due = list(dict.fromkeys((self.source, *changed, *again, *retried, *turns)))
+        return (path for path in due if path in known or path == self.source)
 
     def _watched_turn(self) -> Iterator[str]:
         """Yields as many of the watched directories as the time since the last poll is worth."""
@@ -270,7 +270,8 @@ class RunPoller:
             self._checks += known.checks
         now = self._clock()
         unsettled = known.listed - known.changed < _SETTLED_SECS
-        if changed != known.changed or unsettled or now - known.listed > _RESCAN_SECS:
+        # The clock can be set back.
+        if changed != known.changed or unsettled or abs(now - known.listed) > _RESCAN_SECS:
             try:
                 entries = list_directory(path)
                 names = hash(tuple(entry.name for entry in entries))
@@ -295,7 +296,7 @@ class RunPoller:
             OSError: It is gone.
         """
         status = os.stat(path)
-        if path == self._source and self._inode != (status.st_dev, status.st_ino):
+        if path == self.source and self._inode != (status.st_dev, status.st_ino):
             if self._watch:
                 self._forget(path)  # all below are other directories now
             self._inode = status.st_dev, status.st_ino
@@ -365,9 +366,9 @@ class RunPoller:
             self._forget(below)
 
     def _run(self, path: str, directory: _Directory) -> Run:
-        top = self._directories.get(self._source)
-        nested = path == self._source or (top is not None and bool(top.files))
-        return Run(run_name(path, self._source, nested=nested), path, directory.files)
+        top = self._directories.get(self.source)
+        nested = path == self.source or (top is not None and bool(top.files))
+        return Run(run_name(path, self.source, nested=nested), path, directory.files)
 
 
 def _newest(files: Sequence[RecordFile]) -> tuple[RecordFile, ...]:

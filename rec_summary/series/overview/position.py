@@ -73,10 +73,10 @@ def _of_steps(steps: list[tuple[float, int]]) -> Position | None:
         return None
     # Behind the last restart, steps and times only grow.
     last = [steps[-1]]
-    for earlier, later in itertools.pairwise(reversed(steps)):
-        if later[1] > earlier[1] or later[0] > earlier[0]:
+    for later, earlier in itertools.pairwise(reversed(steps)):
+        if earlier[1] > later[1] or earlier[0] > later[0]:
             break
-        last.append(later)
+        last.append(earlier)
     seconds = last[0][0] - last[-1][0]
     rate = (last[0][1] - last[-1][1]) / seconds if seconds > 0 else 0.0
     return Position(steps[-1][1], steps[-1][0], rate if math.isfinite(rate) else 0.0)

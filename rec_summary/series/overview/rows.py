@@ -62,6 +62,7 @@ _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
 _RESULTS: Final = rf"{METRICS}|{tags_named('loss')}"
 _WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a tenth
 _NOTES: Final = 5  # the last ones
+_STATED: Final = ("step", "samples", "start_time")  # in the lineage
 _SILENT_SECS: Final = 600.0  # without a record, as the built-in rule `stall`
 
 
@@ -197,9 +198,6 @@ def _row(
     for name, value in lineage.custom.items():
         row[f"custom.{name}" if name in row else name] = value
     return row
-
-
-_STATED: Final = ("step", "samples", "start_time")
 
 
 def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, _Best]]:

@@ -114,6 +114,21 @@ def test_settled_directories_are_not_listed_again(
     assert len(listed) == 2
 
 
+def test_settled_directories_are_listed_again_when_the_clock_is_set_back(source: Path) -> None:
+    """A file system may not say that a directory has changed."""
+    write_segment(source / "run", event(1, scalar("loss", 1)))
+    clock = Clock()
+    clock.now = 10_000.0
+    os.utime(source / "run", (100.0, 100.0))
+    watch = RunPoller(str(source), clock)
+    assert names(watch) == ["run"]
+    write_segment(source / "run", event(2, scalar("loss", 1)))
+    os.utime(source / "run", (100.0, 100.0))
+    assert names(watch) == []
+    clock.now = 5000.0
+    assert names(watch) == ["run"]
+
+
 def test_a_directory_that_has_just_changed_is_listed_again(source: Path) -> None:
     """Two changes within one tick of the clock leave the same time."""
     clock = Clock()
@@ -400,6 +415,17 @@ def test_a_watch_of_a_directory_that_is_not_at_its_path_is_replaced(source: Path
     assert watch.add(run, device)
     assert watch.changed() == {run, train}
     assert len(watch) == 0
+
+
+def test_a_mount_whose_name_is_no_text_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_bytes(
+        b"30 1 8:1 / /data/\xff rw - ext4 /dev/sda1 rw\n31 1 8:2 / /logs rw - xfs /dev/sda2 rw\n"
+    )
+    monkeypatch.setattr(directory_watch, "_MOUNTS", str(mounts))
+    assert directory_watch._local_devices() == {os.makedev(8, 1), os.makedev(8, 2)}
 
 
 def test_which_file_systems_are_local_is_found_out_again(

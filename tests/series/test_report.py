@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from rec_summary.series.report import Problem, Report
+
+
+def test_reports_of_many_runs_are_added_and_only_problems_and_notes_are_bounded() -> None:
+    total = Report()
+    for number in range(1500):
+        part = Report(runs=[f"{number}"], replaced=[f"{number}"], files=1)
+        part.records["summary"] += 2
+        part.note(f"note {number}")
+        part.problem("file", number, "damaged")
+        total.add(part)
+    result = total.result()
+    assert result.runs == result.replaced == tuple(map(str, range(1500)))
+    assert (result.files, result.records, result.problem_count) == (1500, {"summary": 3000}, 1500)
+    assert result.notes == tuple(f"note {number}" for number in range(1000))
+    assert result.problems == tuple(Problem("file", number, "damaged") for number in range(1000))
