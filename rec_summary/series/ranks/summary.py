@@ -151,8 +151,7 @@ class Table(Struct, dict=True):
             raise ValueError("a table of ranks with another form")
         rows = np.frombuffer(self.packed, _ROW)
         sound = (rows["start"] >= 0) & (rows["rank"] >= 0) & (rows["count"] > 0)
-        sound &= (np.abs(rows["step"]) <= _FARTHEST) & (np.abs(rows["wall_time"]) < _LATEST)
-        if not sound.all():
+        if not (sound & _can_be_kept(rows)).all():
             raise ValueError("a table of ranks with impossible numbers")
         self._parts = [rows]
         self._held = self._joined = len(rows)
@@ -240,7 +239,7 @@ class Measure(Struct):
         if self.done is not None:  # of a rank that was not waited for
             start, step = self.done
             rows = rows[(starts > start) | ((starts == start) & (columns.steps > step))]
-        self.waiting.extend(rows)
+        self.waiting.extend(rows[_can_be_kept(rows)])
 
     def restart(self, restarts: Restarts) -> None:
         """Counts the restarts before each value again."""
@@ -447,9 +446,11 @@ class RankSummary(Struct):
             steps = np.concatenate([[last.step], steps])
             walls = np.concatenate([[last.wall_time], walls])
         starts = _starts(self.restarts, walls)
-        rising = np.flatnonzero((np.diff(steps) > 0) & (np.diff(starts) == 0))
+        durations, counts = np.diff(walls), np.diff(steps)
+        # No step takes less than no time: the clock was set back.
+        rising = np.flatnonzero((counts > 0) & (durations >= 0) & (np.diff(starts) == 0))
         if len(rising):
-            seconds = np.diff(walls)[rising] / np.diff(steps)[rising]
+            seconds = durations[rising] / counts[rising]
             codes, ends = np.zeros(len(rising), np.int64), rising + 1
             own.take(rank, starts[ends], Columns(("",), codes, steps[ends], walls[ends], seconds))
 
@@ -472,6 +473,13 @@ def _measure_of(tag: str) -> tuple[str, int]:
             if re.match(pattern, tag):
                 return name, place
     return "", 0
+
+
+def _can_be_kept(rows: _Rows) -> npt.NDArray[np.bool_]:
+    """Returns which rows have a step and a time that numbers can be added to."""
+    can_be_kept: npt.NDArray[np.bool_] = np.abs(rows["step"]) <= _FARTHEST
+    can_be_kept &= np.abs(rows["wall_time"]) < _LATEST
+    return can_be_kept
 
 
 def _begins(rows: _Rows, keys: tuple[Any, ...]) -> npt.NDArray[np.int64]:

@@ -193,6 +193,32 @@ def test_a_rank_that_ended_before_the_others_restarts_with_them(order):
     assert [start for start, step in found if step > 10] == [1] * 5
 
 
+def test_a_clock_that_is_set_back_makes_no_negative_step_time():
+    summary = RankSummary()
+    for rank in (0, 1):
+        for step, at in ((1, 0.0), (2, 0.5), (3, -60.0), (4, -59.5)):
+            give(summary, rank, [event(step, scalar("loss", 1), at=START + at)])
+    found = points(summary)
+    assert [found[0, step].get("ranks/step_time/min") for step in (2, 3, 4)] == [0.5, None, 0.5]
+
+
+@pytest.mark.parametrize("place", [{"step": (1 << 63) - 1}, {"step": 9, "at": 1e300}])
+def test_steps_and_times_that_no_training_reaches_do_not_spoil_the_state(place):
+    summary = RankSummary()
+    for rank in (0, 1):
+        give(
+            summary,
+            rank,
+            [
+                event(1, scalar("loss", 1)),
+                event(place["step"], scalar("loss", 2), at=place.get("at")),
+            ],
+        )
+    assert [step for _, step in points(saved(summary))] == [1]
+    assert [step for _, step in points(summary)] == [1]
+    saved(summary)
+
+
 def test_nan_is_the_greatest_and_names_its_rank():
     summary = RankSummary()
     for rank in range(4):
