@@ -79,13 +79,13 @@ class Span(NamedTuple):
     """Where a series is in a batch.
 
     Attributes:
-        place: The number of the first record of the batch that has a value of the series.
+        first_row: The number of the first record of the batch that has a value of the series.
         values: How many values there are.
         first_step: The lowest step.
         last_step: The highest step.
     """
 
-    place: int
+    first_row: int
     values: int
     first_step: int
     last_step: int
@@ -114,13 +114,13 @@ class Table(NamedTuple):
         series: Series, each once; not all of them need have a value here.
         rows: The number of the record that holds each value, ascending.
         codes: The number of each value's series in `series`.
-        numbers: The scalars; of other values, any number.
+        values: The scalars; of other values, any number.
     """
 
     series: Sequence[Series]
     rows: Integers
     codes: Integers
-    numbers: npt.NDArray[np.floating[Any]]
+    values: npt.NDArray[np.floating[Any]]
 
     @property
     def counts(self) -> Integers:
@@ -129,9 +129,9 @@ class Table(NamedTuple):
 
     def part(self, first: int, last: int) -> Table:
         """Returns the values of the records from number `first` up to, not including, `last`."""
-        series, rows, codes, numbers = self
+        series, rows, codes, values = self
         begin, end = rows.searchsorted((first, last))
-        return Table(series, rows[begin:end] - first, codes[begin:end], numbers[begin:end])
+        return Table(series, rows[begin:end] - first, codes[begin:end], values[begin:end])
 
 
 class Batch(abc.ABC):
@@ -225,38 +225,38 @@ class Batch(abc.ABC):
         first, last = np.zeros((2, len(counts)), np.int64)
         # Where a number comes again, the last assignment stays.
         first[table.codes[::-1]], last[table.codes] = table.rows[::-1], table.rows
-        some = counts.nonzero()[0]
-        first, last = first[some], last[some]
-        columns = (some, first, counts[some], steps[first], steps[last])
+        present = counts.nonzero()[0]
+        first, last = first[present], last[present]
+        columns = (present, first, counts[present], steps[first], steps[last])
         return {
             table.series[code]: Span(*span)
-            for code, *span in zip(*(each.tolist() for each in columns), strict=True)
+            for code, *span in zip(*(column.tolist() for column in columns), strict=True)
         }
 
     def scalars(self) -> Columns:
         """Returns the scalars."""
-        series, rows, codes, numbers = table = self.table
-        found = table.counts.nonzero()[0].tolist()
-        chosen = [code for code in found if series[code][0] == SCALAR]
-        places = np.full(len(series), -1)
-        places[chosen] = np.arange(len(chosen))
-        codes = places[codes]
-        if len(chosen) < len(found):
-            kept = codes >= 0
-            rows, codes, numbers = rows[kept], codes[kept], numbers[kept]
+        series, rows, codes, values = table = self.table
+        present = table.counts.nonzero()[0].tolist()
+        scalars = [code for code in present if series[code][0] == SCALAR]
+        tag_codes = np.full(len(series), -1)
+        tag_codes[scalars] = np.arange(len(scalars))
+        codes = tag_codes[codes]
+        if len(scalars) < len(present):
+            is_scalar = codes >= 0
+            rows, codes, values = rows[is_scalar], codes[is_scalar], values[is_scalar]
         return Columns(
-            tuple(series[code][1] for code in chosen),
+            tuple(series[code][1] for code in scalars),
             codes,
             self.steps[rows],
             self.wall_times[rows],
-            numbers.astype(np.float64),
+            values.astype(np.float64),
         )
 
     def located(self) -> Iterator[Located]:
         """Yields where the values are that are not scalars."""
         table = self.table
-        for code, places in _by_code(table.codes, len(table.series)):
-            rows = table.rows[places]
+        for code, positions in _by_code(table.codes, len(table.series)):
+            rows = table.rows[positions]
             if table.series[code][0] != SCALAR:
                 columns = self.steps[rows], self.wall_times[rows], self.offsets[rows]
                 yield Located(table.series[code], *columns)
@@ -339,11 +339,11 @@ class Record(Batch):
     @cached_property
     def table(self) -> Table:
         """The values."""
-        codes: dict[Series, int] = {}
-        found = [codes.setdefault(each[:2], len(codes)) for each in self.values]
-        numbers = [each.value.scalar_value for each in self.values]
-        rows = np.zeros(len(found), np.int64)
-        return Table([*codes], rows, np.array(found, np.int64), np.array(numbers, np.float64))
+        numbers: dict[Series, int] = {}
+        codes = [numbers.setdefault(recorded[:2], len(numbers)) for recorded in self.values]
+        scalars = [recorded.value.scalar_value for recorded in self.values]
+        rows = np.zeros(len(codes), np.int64)
+        return Table([*numbers], rows, np.array(codes, np.int64), np.array(scalars, np.float64))
 
     @property
     def count(self) -> int:
@@ -368,15 +368,15 @@ class Record(Batch):
             return self.of([])
         return self.of(
             [
-                each
-                for each in self.values
-                if (kinds is None or each.kind in kinds) and selection.tag(each.tag)
+                recorded
+                for recorded in self.values
+                if (kinds is None or recorded.kind in kinds) and selection.tag(recorded.tag)
             ]
         )
 
     def only(self, series: Container[Series]) -> Record:
         """Returns the values of some series."""
-        return self.of([each for each in self.values if each[:2] in series])
+        return self.of([recorded for recorded in self.values if recorded[:2] in series])
 
     def records(self) -> Iterator[Record]:
         """Yields this record."""
@@ -392,8 +392,8 @@ def concatenated(parts: Sequence[Columns]) -> Columns:
     numbers: dict[str, int] = {}
     codes = [_NO_INTEGERS]
     for part in parts:
-        known = [numbers.setdefault(tag, len(numbers)) for tag in part.tags]
-        codes.append(np.array(known, np.int64)[part.codes])
+        tag_codes = [numbers.setdefault(tag, len(numbers)) for tag in part.tags]
+        codes.append(np.array(tag_codes, np.int64)[part.codes])
     return Columns(
         tuple(numbers),
         np.concatenate(codes),
@@ -421,12 +421,12 @@ def gathered(parts: Iterable[Columns]) -> Iterator[Columns]:
 
 def by_tag(columns: Columns) -> Iterator[tuple[str, Columns]]:
     """Yields each tag and its values, in their order."""
-    for code, places in _by_code(columns.codes, len(columns.tags)):
-        yield columns.tags[code], rows_of(columns, places)
+    for code, positions in _by_code(columns.codes, len(columns.tags)):
+        yield columns.tags[code], rows_of(columns, positions)
 
 
 def _by_code(codes: Integers, count: int) -> Iterator[tuple[int, Integers]]:
-    """Yields each of the codes, which are below `count`, and the places where it is."""
+    """Yields each of the codes, which are below `count`, and the positions where it is."""
     codes = codes.astype(np.int16) if count < 1 << 15 else codes  # sorts faster
     order = codes.argsort(kind="stable")
     bounds = codes[order].searchsorted(np.arange(count + 1))

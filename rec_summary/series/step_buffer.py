@@ -77,6 +77,7 @@ class StepBuffer:
 
     A new start may begin with such values. So the values at the beginning of a file, or behind a
     step back, are remembered until the next value of a known series of scalars or histograms.
+    What is held at the step to which a series goes back belongs to the new start in any case.
     """
 
     def __init__(self, run: str, report: Report, state: BufferState | None = None) -> None:
@@ -151,7 +152,7 @@ class StepBuffer:
         series = {key: span for key, span in batch.series().items() if key[0] in STEADY}
         last = self._last
         if self._recent is not None:
-            known = [span.place for key, span in series.items() if key in last]
+            known = [span.first_row for key, span in series.items() if key in last]
             first = min(known, default=len(batch) - 1)
             if first or self._recent:
                 return first + 1
@@ -159,7 +160,7 @@ class StepBuffer:
         if len(last) + sum(key not in last for key in series) > MOST_SERIES:
             return len(batch)
         back = [
-            span.place
+            span.first_row
             for key, span in series.items()
             if last.get(key, span.first_step) > span.first_step
         ]
@@ -255,22 +256,21 @@ class StepBuffer:
                 f"{max(self._last.values())} to {step}); TensorBoard shows the later values from "
                 "there on"
             )
-        recent = [value for value in (self._recent or {}).values() if value.origin.step >= step]
+        # What is held has this step too, so it was recorded after the steps went back.
+        again = [
+            value
+            for value in (self._recent or {}).values()
+            if value.origin.step >= step and self._held.get(value[:2]) is not value
+        ]
+        again.sort(key=lambda value: value.origin.offset)
         self._recent = None
-        numbers = {id(value) for value in recent}
-        held = {key: value for key, value in self._held.items() if id(value) in numbers}
-        numbers -= {id(value) for value in held.values()}
-        for key in held:
-            del self._held[key]
-        self._release()
-        self._held = held
         number = self._restarts[-1][0] + 1 if self._restarts else 1
         while self._restarts and self._restarts[-1][1] >= step:
             self._restarts.pop()  # what that one supersedes, this one does
         self._restarts.append((number, step))
-        origin = recent[0].origin if recent else record
-        again = _records(value for value in recent if id(value) in numbers)
-        self._finished.append(Restart(step, origin, list(again)))
+        new = [*again, *self._held.values()]
+        origin = new[0].origin if new else record
+        self._finished.append(Restart(step, origin, list(_records(again))))
 
     def _is_in_force(self, kind: str, tag: str, reached: int) -> bool:
         """Whether no restart has superseded the last step of a series.

@@ -27,7 +27,7 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Recorded, 
 from rec_summary.series.event_reader import EventReader, read_batches
 from rec_summary.series.limits import Count, Rank, Seconds
 from rec_summary.series.lineage import EVALUATION, lineage_events, metrics_of, numeric
-from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
+from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
 from rec_summary.series.text import valid
@@ -51,6 +51,20 @@ class Value(NamedTuple):
     rank: int
     step: int
     recorded: Recorded
+
+
+class RankScalars(NamedTuple):
+    """Scalars of one rank, in the order of the records.
+
+    Attributes:
+        run: The run's name.
+        rank: The rank that recorded them.
+        columns: The values.
+    """
+
+    run: str
+    rank: int
+    columns: Columns
 
 
 class Evaluation(NamedTuple):
@@ -273,17 +287,19 @@ def _summary_files(run: Run) -> Iterator[tuple[int, RecordFile]]:
             yield rank, file
 
 
-def _restarts(run: Run, files: Iterable[RecordFile]) -> list[_Place]:
+def _restarts(run: Run, files: Sequence[RecordFile]) -> list[_Place]:
     """Returns the restarts of a writer but those that a later one makes unimportant."""
     places: list[_Place] = []
     buffer = StepBuffer(run.name, Report())
-    for number, file in enumerate(files):
+    numbers = {file.path: number for number, file in enumerate(files)}
+    for file in files:
         for batch in read_batches(file, Report()):
-            for item in buffer.add(batch.select(EVERYTHING)):
+            for item in buffer.add(batch):
                 if isinstance(item, Restart):
                     while places and places[-1].step >= item.step:
                         places.pop()
-                    places.append(_Place(number, item.origin.offset, item.step))
+                    origin = item.origin
+                    places.append(_Place(numbers[origin.path], origin.offset, item.step))
     return places
 
 
@@ -367,7 +383,7 @@ def scalars_in_memory(
                 key = (writer.rank, writer.number)
                 if key not in held:
                     held[key] = BufferedScalars(writer, StepBuffer(run.name, report), selection)
-                held[key].take(held[key].buffer.add(batch.select(EVERYTHING)))
+                held[key].take(held[key].buffer.add(batch))
     for scalars in held.values():
         scalars.take(scalars.buffer.end())
     return [

@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import (
+    RankScalars,
     Value,
     Writer,
     evaluations,
@@ -69,14 +70,6 @@ class RecordedLandscape:
     step: int
     wall_time: float
     landscape: Landscape
-
-
-class _Scalars(NamedTuple):
-    """Scalars of one run and rank."""
-
-    run: str
-    rank: int
-    columns: Columns
 
 
 def load(
@@ -221,26 +214,26 @@ class Records:
         """
         if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
             raise ValueError(three_part("chunk", chunk, "an int of at least 1"))
-        held: list[_Scalars] = []
+        held: list[RankScalars] = []
         size = 0
         for run, rank, scalars in self._scalars(finished_scalars):
             start, end = 0, len(scalars.codes)
             while end - start >= chunk - size:
                 part = rows_of(scalars, slice(start, start + chunk - size))
-                yield _scalar_frame([*held, _Scalars(run, rank, part)])
+                yield _scalar_frame([*held, RankScalars(run, rank, part)])
                 start += chunk - size
                 held, size = [], 0
             if start < end:
-                held.append(_Scalars(run, rank, rows_of(scalars, slice(start, end))))
+                held.append(RankScalars(run, rank, rows_of(scalars, slice(start, end))))
                 size += end - start
         if held:
             yield _scalar_frame(held)
 
     def _scalars(
         self, read: Callable[[Run, Selection, Report], Iterable[tuple[Writer, Columns]]]
-    ) -> Iterator[_Scalars]:
+    ) -> Iterator[RankScalars]:
         for run, (writer, scalars) in self._read(_whole, read, self._selection):
-            yield _Scalars(writer.name(valid(run.name)), writer.rank, scalars)
+            yield RankScalars(writer.name(valid(run.name)), writer.rank, scalars)
 
     def _read(self, read: Callable[..., Any], *arguments: Any) -> Iterator[tuple[Run, Any]]:
         """Yields what a function finds in each run, on the engine; takes what it cannot read."""
@@ -429,7 +422,7 @@ def histogram_row(histogram: Any) -> dict[str, Any]:
     return row
 
 
-def _scalar_frame(parts: Sequence[_Scalars]) -> pd.DataFrame:
+def _scalar_frame(parts: Sequence[RankScalars]) -> pd.DataFrame:
     """Returns a row for each value: `run`, `rank`, `tag`, `step`, `wall_time`, `value`."""
     import pandas as pd
 

@@ -113,6 +113,51 @@ def test_what_a_restart_supersedes_is_forgotten() -> None:
     assert (steps[0], steps[-1]) == (0, 59)
 
 
+def test_a_restart_supersedes_all_kinds_but_not_what_came_before_it_was_recognised() -> None:
+    sampler = RunSampler(10)
+    for step in range(6):
+        sampler.add(record(step, scalar("loss", step), histo("w", [step])))
+    sampler.restart(Restart(3, record(3), [record(4, histo("late", [1]))]))
+    assert sorted((step, value.tag) for step, value in drained(sampler)) == [
+        *((step, tag) for step in range(3) for tag in ("loss", "w")),
+        (4, "late"),
+    ]
+    sampler.add(record(5, histo("w", [5])))
+    sampler.restart(Restart(2, record(2)))
+    sampler.add(record(2, histo("w", [2])))
+    assert [(step, value.tag) for step, value in drained(sampler)] == [(2, "w")]
+
+
+def test_superseded_points_do_not_make_buckets_longer() -> None:
+    sampler = ScalarSampler(100)
+    steps = np.arange(1000)
+    for _ in range(100):
+        sampler.extend(steps, steps / 10, np.sin(steps))
+        sampler.forget(0)
+    sampler.extend(steps, steps / 10, np.sin(steps))
+    assert 60 <= len(sampler.points()) <= 100
+
+
+def test_as_many_points_as_are_kept_at_most_stay_as_they_are() -> None:
+    sampler = ScalarSampler(100)
+    sampler.extend(np.arange(100), np.arange(100.0), np.zeros(100))
+    assert sampler.points()["step"].tolist() == list(range(100))
+
+
+def test_values_of_all_kinds_come_back_in_the_order_of_their_records(tmp_path: Path) -> None:
+    sampler = RunSampler(1000)
+    records = (
+        event(step, *([histo("w", [step])] if step % 3 else []), scalar("loss", step))
+        for step in range(1, 300)
+    )
+    write_segment(tmp_path / "run", *records)
+    [run] = find_runs(str(tmp_path))
+    for _, batch in finished(run, (SCALAR, "histogram"), EVERYTHING, Report()):
+        sampler.add(batch)
+    steps = [step for step, _ in drained(sampler)]
+    assert steps == [step for step in range(1, 300) for _ in range(2 if step % 3 else 1)]
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.floats(width=32, allow_nan=False)), min_size=1),
 )

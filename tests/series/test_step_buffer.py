@@ -7,11 +7,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rec_summary._pb.summary_pb2 import Event
+from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.series.batch import Record
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
-from tests.support.record_dirs import scalar
+from tests.support.record_dirs import picture, scalar
 
 NUMBERS = st.integers(0, 1 << 20).map(float)
 
@@ -149,6 +149,39 @@ def test_a_restart_within_a_record_comes_before_all_of_it() -> None:
     recorder.flush()
     assert recorder.marks == [2]
     assert recorder.emitted[2:] == [(0, 0.5, [("a", 3), ("b", 4)])]
+
+
+def test_what_is_held_at_the_step_of_a_restart_belongs_to_the_new_start() -> None:
+    recorder = Recorder().add((3, 0.0, [("b", 1)]), (9, 0.0, [("a", 2)]))
+    recorder.add((5, 0.5, [("b", 3)]), (6, 0.5, [("b", 4)]), (6, 0.75, [("a", 5)]))
+    recorder.flush()
+    assert recorder.restarts == [6]
+    assert [step for step, _, _ in recorder.emitted[: recorder.marks[0]]] == [3, 9, 5]
+    assert recorder.emitted[recorder.marks[0] :] == [(6, 0.5, [("b", 4)]), (6, 0.75, [("a", 5)])]
+
+
+def test_values_that_are_passed_on_before_a_restart_is_recognised_come_again() -> None:
+    buffer = StepBuffer("run", Report())
+    records = []
+    for offset, (step, tag) in enumerate(
+        [(9, "loss"), (4, "p"), (6, "q"), (5, "x"), (6, "q"), (5, "y"), (5, "z"), (5, "loss")]
+    ):
+        value = scalar(tag, offset) if tag == "loss" else picture(tag, offset)
+        message = Event(wall_time=1.0, step=step, summary=Summary(value=[value]))
+        records.append(Record("file", offset, 10, 1.0, message))
+    for record in records[:6]:
+        buffer.add(record)
+    buffer.flush()
+    assert buffer.add(records[6]) == []
+    [restart] = buffer.add(records[7])
+    assert isinstance(restart, Restart)
+    assert (restart.step, restart.origin) == (5, records[3])
+    again = [(record.offset, value.tag) for record in restart.again for value in record.values]
+    assert again == [(3, "x"), (4, "q"), (5, "y")]
+    held = [
+        value.tag for batch in buffer.end() for record in batch.records() for value in record.values
+    ]
+    assert held == ["z", "loss"]
 
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 6)), max_size=40)

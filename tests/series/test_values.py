@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rec_summary.records.format.framing import frame
@@ -32,6 +33,7 @@ from tests.support.record_dirs import (
     START,
     event,
     histo,
+    picture,
     scalar,
     summary_name,
     write_payloads,
@@ -142,6 +144,59 @@ def test_values_before_the_first_scalar_of_a_new_start_count(tmp_path: Path) -> 
     assert read(only(tmp_path / "run"))["run", "histogram"] == [1, 2]
 
 
+PARTS = st.lists(
+    st.tuples(
+        st.integers(1, 30),
+        st.lists(st.tuples(st.sampled_from([0, 1, 1, 2]), st.sampled_from(["a", "b", "ab", "t"]))),
+    ),
+    max_size=4,
+)
+
+
+@given(PARTS)
+@example([(1, [(1, "ab")] * 20 + [(1, "a")] * 9), (25, [(0, "b"), (0, "a")] + [(1, "a")] * 20)])
+@example([(1, [(1, "ab")] * 9 + [(1, "a")] * 9), (12, [(1, "b")] * 3 + [(0, "a")] * 20)])
+def test_a_restart_supersedes_the_same_in_blocks_and_in_single_records(
+    parts: list[tuple[int, list[tuple[int, str]]]],
+) -> None:
+    """Also where several records have the step to which training went back."""
+    events = []
+    for step, records in parts:
+        for further, tags in records:
+            step += further
+            values = [scalar(tag, len(events)) for tag in tags if tag != "t"]
+            events.append(event(step, *(values or [picture("t")]), at=START + len(events)))
+    counted = []
+    with tempfile.TemporaryDirectory() as folder:
+        payloads = (each.SerializeToString() for each in events)
+        write_payloads(Path(folder, "run", summary_name()), *payloads)
+        run = only(Path(folder, "run"))
+        for fewest_bytes in (1, 1 << 60):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(event_reader, "_WORTH_BYTES", fewest_bytes)
+                patch.setattr(event_reader, "_FEWEST_RECORDS", 1)
+                found = recorded_values(run, (*KINDS, "image"), EVERYTHING, Report())
+                counted.append([(value.step, *value.recorded[:3]) for value in found])
+                read(run)
+    assert counted[0] == counted[1]
+
+
+@pytest.mark.parametrize("row", [0, 60, 119])
+@pytest.mark.parametrize("byte", [8, 10])
+def test_a_damaged_step_or_time_makes_no_other_run(tmp_path: Path, row: int, byte: int) -> None:
+    write(tmp_path / "run", *range(1, 121))
+    write(tmp_path / "run", *range(121, 130), stamp=200, began=START + 200)
+    path = tmp_path / "run" / summary_name()
+    data = bytearray(path.read_bytes())
+    begins = [0]
+    while begins[-1] < len(data):
+        begins.append(begins[-1] + 16 + data[begins[-1]] + 256 * data[begins[-1] + 1])
+    data[begins[row] + 12 + byte] ^= 2  # in the exponent of the time, or in the step
+    path.write_bytes(data)
+    expected = [step for step in range(1, 130) if step != row + 1]
+    assert read(only(tmp_path / "run")) == {("run", kind): expected for kind in KINDS}
+
+
 def test_two_writers_at_the_same_time_are_two_runs(tmp_path: Path) -> None:
     write(tmp_path / "run", *range(1, 40))
     write(tmp_path / "run", *range(1, 40), stamp=1, began=START + 0.5)
@@ -207,9 +262,12 @@ def test_steps_are_read_alone_as_with_the_values(steps: list[int], cut: int) -> 
         return
     assert alone.steps.tolist() == expected[:count]
     assert alone.bounds.tolist() == [0, *ends[:count]]
-    for step, known, wall_time in zip(alone.steps, alone.known, alone.wall_times, strict=True):
-        assert known or not step
+    for row, (step, wall_time) in enumerate(zip(alone.steps, alone.wall_times, strict=True)):
         assert not step or wall_time == START + step / 4
+        if 0 < row < len(alone.steps) - 1:
+            last, following = alone.steps[row - 1], alone.steps[row + 1]
+            assert alone.known[row] or not 0 < last <= step <= following
+            assert last <= step <= following or not alone.known[row]
 
 
 def test_without_a_restart_files_are_decoded_once(

@@ -27,6 +27,12 @@ def histo(tag: str, values: Any) -> summary_pb2.Summary.Value:
     return summary_pb2.Summary.Value(tag=tag, histogram=histogram(values))
 
 
+def picture(tag: str, height: int = 1) -> summary_pb2.Summary.Value:
+    """Returns an image that nothing can show."""
+    image = summary_pb2.Summary.Image(height=height, width=1, colorspace=1, encoded_image=b"")
+    return summary_pb2.Summary.Value(tag=tag, image=image)
+
+
 def event(step: int, *values: summary_pb2.Summary.Value, at: float | None = None) -> Any:
     """Returns a summary event; it is a quarter of a second per step after `START`."""
     wall_time = START + step / 4 if at is None else at

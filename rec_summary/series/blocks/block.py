@@ -50,10 +50,11 @@ class ScannedRecords:
         """Returns the records from number `first` up to, not including, `last`.
 
         Args:
-            first: The number of the first record.
+            first: The number of the first record; 0 if events were asked for.
             last: The number behind the last record.
             offset: Where in the file the first record begins, in bytes.
         """
+        assert first == 0 or self.data is None
         bounds = self.bounds[first : last + 1]
         return ScannedRecords(
             bounds=bounds - bounds[0] + offset,
@@ -78,8 +79,8 @@ class ScannedRecords:
         """Returns where the block that begins with record `first` ends: at `first` if none does."""
         if not self.known[first]:
             return first
-        place = int(self._breaks.searchsorted(first + 1))
-        return int(self._breaks[place]) if place < len(self._breaks) else len(self.known)
+        index = int(self._breaks.searchsorted(first + 1))
+        return int(self._breaks[index]) if index < len(self._breaks) else len(self.known)
 
     def block(self, path: str, first: int, last: int) -> Block:
         """Returns records of the file `path`, all of which are known, as a batch."""
@@ -91,15 +92,15 @@ class ScannedRecords:
         """Returns events of an event file; the last piece is the last event alone."""
         assert self.data is not None
         begins, data = self.bounds - self.bounds[0], self.data.data
-        found: list[bytes | memoryview] = []
-        among = slice(*np.searchsorted(self._cuts, (first, last)))
-        for number in sorted({*self._cuts[among].tolist(), last - 1}):
+        pieces: list[bytes | memoryview] = []
+        cuts = slice(*np.searchsorted(self._cuts, (first, last)))
+        for number in sorted({*self._cuts[cuts].tolist(), last - 1}):
             if first < number:
-                found.append(data[begins[first] : begins[number]])
+                pieces.append(data[begins[first] : begins[number]])
             larger = self.larger.get(number)
-            found.append(data[begins[number] : begins[number + 1]] if larger is None else larger)
+            pieces.append(data[begins[number] : begins[number + 1]] if larger is None else larger)
             first = number + 1
-        return found
+        return pieces
 
     @cached_property
     def _breaks(self) -> Integers:
@@ -179,20 +180,20 @@ class Block(Batch):
 
     def only(self, series: Container[Series]) -> Block:
         """Returns the values of some series."""
-        wanted = [each in series for each in self.table.series]
+        wanted = [key in series for key in self.table.series]
         return self._select(wanted, np.ones(len(self), np.bool_))
 
     def _select(self, wanted: list[bool], within: Mask) -> Block:
         """Returns the values of some series in some records."""
-        series, rows, codes, numbers = self.table
-        kept = np.array(wanted, np.bool_)[codes] & within[rows]
-        if kept.all():
+        series, rows, codes, values = self.table
+        selected = np.array(wanted, np.bool_)[codes] & within[rows]
+        if selected.all():
             return self
-        rows = rows[kept]
-        chosen = np.zeros(len(self), np.bool_)
-        chosen[rows] = True
-        rows = (chosen.cumsum() - 1)[rows]
-        return self._of(chosen, Table(series, rows, codes[kept], numbers[kept]))
+        rows = rows[selected]
+        has_values = np.zeros(len(self), np.bool_)
+        has_values[rows] = True
+        rows = (has_values.cumsum() - 1)[rows]
+        return self._of(has_values, Table(series, rows, codes[selected], values[selected]))
 
     def _of(self, chosen: slice | Mask, table: Table) -> Block:
         """Returns the chosen records with a table of values of them."""

@@ -47,12 +47,12 @@ class Layout(NamedTuple):
     Attributes:
         series: Its series, in order.
         head: Where in the payload the fields of time and step end.
-        numbers: Where each scalar's four bytes begin.
+        value_offsets: Where in the payload each scalar's four bytes begin.
     """
 
     series: tuple[Series, ...]
     head: int
-    numbers: list[int]
+    value_offsets: list[int]
 
 
 def decode(payload: bytes) -> DecodedRecord | None:
@@ -87,17 +87,17 @@ def layout_of(payload: bytes) -> Layout | None:
     if record is None or len(record.scalars) < len(record.series):
         return None
     blank = [encode_scalar(tag, 0.0) for _, tag in record.series]
-    numbers, at = [], len(payload)
+    value_offsets, end = [], len(payload)
     for value in reversed(blank):
-        numbers.append(at - _FLOAT_BYTES)
-        at -= len(wire.bytes_field(1, value))
+        value_offsets.append(end - _FLOAT_BYTES)
+        end -= len(wire.bytes_field(1, value))
     without = bytearray(payload)
-    for begin in numbers:
+    for begin in value_offsets:
         without[begin : begin + _FLOAT_BYTES] = bytes(_FLOAT_BYTES)
     if without != encode_event(record.step, record.wall_time, blank):
         return None
     head = wire.double_field(1, record.wall_time) + wire.int_field(2, record.step)
-    return Layout(record.series, len(head), numbers[::-1])
+    return Layout(record.series, len(head), value_offsets[::-1])
 
 
 def encode_events(records: Sequence[DecodedRecord]) -> list[bytes | None]:
@@ -117,10 +117,10 @@ def encode_events(records: Sequence[DecodedRecord]) -> list[bytes | None]:
     converted = iter(convert(histograms))
     events: list[bytes | None] = []
     for record in records:
-        found = []
+        shown = []
         for (kind, tag), value in zip(record.series, record.values, strict=True):
             if kind == SCALAR:
-                found.append(_tag(tag) + wire.float_field(_SHOWN_SCALAR, value.scalar_value))
+                shown.append(_tag(tag) + wire.float_field(_SHOWN_SCALAR, value.scalar_value))
                 continue
             field, content = _SHOWN_IMAGE, None
             if kind == HISTOGRAM:
@@ -128,10 +128,10 @@ def encode_events(records: Sequence[DecodedRecord]) -> list[bytes | None]:
             elif kind == IMAGE:
                 content = _plain_image(value.image)
             if content is not None:
-                found.append(_tag(tag) + wire.bytes_field(field, content))
+                shown.append(_tag(tag) + wire.bytes_field(field, content))
         # An event has no field for a time of 0.
-        is_whole = len(found) == len(record.series) and record.wall_time != 0
-        events.append(encode_event(record.step, record.wall_time, found) if is_whole else None)
+        is_whole = len(shown) == len(record.series) and record.wall_time != 0
+        events.append(encode_event(record.step, record.wall_time, shown) if is_whole else None)
     return events
 
 

@@ -64,25 +64,26 @@ def convert(histograms: Sequence[Any]) -> list[bytes | None]:
     Returns:
         For each its bytes; None where it is not as expected.
     """
-    found: list[bytes | None] = [None] * len(histograms)
-    alike: dict[int, list[int]] = {}  # by the number of buckets
-    for index, each in enumerate(histograms):
-        count = len(each.buckets)
-        if 0 < count <= _MOST_BUCKETS and not (
-            each.nan_count or each.pos_inf_count or each.neg_inf_count
+    converted: list[bytes | None] = [None] * len(histograms)
+    by_size: dict[int, list[int]] = {}  # by the number of buckets
+    for index, histogram in enumerate(histograms):
+        size = len(histogram.buckets)
+        if 0 < size <= _MOST_BUCKETS and not (
+            histogram.nan_count or histogram.pos_inf_count or histogram.neg_inf_count
         ):
-            alike.setdefault(count, []).append(index)
-    for count, which in alike.items():
-        rows, sound = _convert([histograms[index] for index in which], count)
-        for index, row, good in zip(which, rows, sound.tolist(), strict=True):
-            found[index] = row if good else None
-    return found
+            by_size.setdefault(size, []).append(index)
+    for size, indices in by_size.items():
+        rows, sound = _convert([histograms[index] for index in indices], size)
+        for index, row, is_sound in zip(indices, rows, sound.tolist(), strict=True):
+            converted[index] = row if is_sound else None
+    return converted
 
 
 def _convert(histograms: Sequence[Any], size: int) -> tuple[list[bytes], npt.NDArray[np.bool_]]:
     """Converts histograms with equally many buckets, and says which are as expected."""
     left, width, counts, sound = _buckets(histograms, size)
-    high, low, total = np.array([(each.max, each.min, each.sum) for each in histograms]).T
+    statistics = [(histogram.max, histogram.min, histogram.sum) for histogram in histograms]
+    high, low, total = np.array(statistics).T
     with np.errstate(all="ignore"):  # what is not sound may be anything
         right = left + width
         sound &= np.isfinite(right).all(axis=0) & (counts[0] > 0) & (counts[-1] > 0)
@@ -116,7 +117,7 @@ def _buckets(
     They are read from the serialised messages, which begin with the buckets: that takes a fraction
     of the time that as many attributes take.
     """
-    contents = [each.SerializeToString() for each in histograms]
+    contents = [histogram.SerializeToString() for histogram in histograms]
     data = np.frombuffer(b"".join([*contents, bytes(_COUNT_AT + _SIZES[1])]), np.uint8)
     at = np.cumsum([0, *map(len, contents[:-1])])
     places = np.empty((size, len(histograms)), np.int64)
@@ -140,5 +141,5 @@ def _buckets(
 
 def _doubles(data: Bytes, at: Integers) -> Floats:
     flat = np.ascontiguousarray(data[at[..., None] + _EIGHT])
-    found: Floats = flat.view("<f8")[..., 0]
-    return found
+    doubles: Floats = flat.view("<f8")[..., 0]
+    return doubles

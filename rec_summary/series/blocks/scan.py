@@ -63,8 +63,8 @@ def scan(
         at: Where in it a record begins.
         offset: Where in the file that is.
         frames: Whether to make the events of an event file as well.
-        steps_only: Whether to read steps and times only, of any values; their checksums are not
-            compared.
+        steps_only: Whether to read steps and times only, of any values; checksums are not
+            compared as long as both ascend.
 
     Returns:
         The records up to the first that is incomplete or has a wrong header; None if there
@@ -74,10 +74,10 @@ def scan(
     if len(bounds) < 2:
         return None
     if steps_only:
-        found = _scan_steps(buffer, at, bounds)
+        scanned = _scan_steps(buffer, at, bounds)
     else:
-        found = _Scan(buffer, at, bounds, frames).run()
-    return _worth(found.part(0, len(bounds) - 1, offset))
+        scanned = _Scan(buffer, at, bounds, frames).run()
+    return _worth(scanned.part(0, len(bounds) - 1, offset))
 
 
 def scan_files(buffers: Sequence[bytes]) -> list[ScannedRecords | None]:
@@ -94,21 +94,21 @@ def scan_files(buffers: Sequence[bytes]) -> list[ScannedRecords | None]:
     joined, bounds, begins = _joined(buffers)
     if not np.isin(begins, bounds).all():
         chosen = [
-            number for number, each in enumerate(buffers) if _starts(each, 0)[-1] == len(each)
+            number for number, buffer in enumerate(buffers) if _starts(buffer, 0)[-1] == len(buffer)
         ]
         joined, bounds, begins = _joined([buffers[number] for number in chosen])
     results: list[ScannedRecords | None] = [None] * len(buffers)
     if chosen:
-        places = np.searchsorted(bounds, begins).tolist()
-        found = _Scan(joined, 0, bounds, frames=False).run(places[:-1])
-        for number, first, last in zip(chosen, places, places[1:], strict=False):
-            results[number] = _worth(found.part(first, last, 0))
+        records = np.searchsorted(bounds, begins).tolist()
+        scanned = _Scan(joined, 0, bounds, frames=False).run(records[:-1])
+        for number, first, last in zip(chosen, records, records[1:], strict=False):
+            results[number] = _worth(scanned.part(first, last, 0))
     return results
 
 
-def _worth(found: ScannedRecords) -> ScannedRecords | None:
+def _worth(scanned: ScannedRecords) -> ScannedRecords | None:
     """Returns records; None if hardly any could be read, those of repeated steps included."""
-    return found if np.count_nonzero(found.steps) * 2 >= len(found.steps) else None
+    return scanned if np.count_nonzero(scanned.steps) * 2 >= len(scanned.steps) else None
 
 
 def _joined(buffers: Sequence[bytes]) -> tuple[bytes, Integers, Integers]:
@@ -200,6 +200,10 @@ def _scan_steps(buffer: bytes, at: int, bounds: Integers) -> ScannedRecords:
     behind = (ends & (~ends + np.uint64(1))) << np.uint64(1)
     known &= (ends != 0) & (words & behind * np.uint64(0xFF) == behind * np.uint64(_SUMMARY))
     steps = np.where(known, _unpacked(words & (behind - np.uint64(1))), 0)
+    # Damage shows where steps or times go back, or at the end: there, checksums are compared.
+    back = np.append((steps[1:] < steps[:-1]) | (wall_times[1:] < wall_times[:-1]), True)
+    known &= ~back
+    known[1:] &= ~back[:-1]
     nothing = np.zeros(0, np.int64)
     table = Table((), nothing, nothing, np.zeros(0, np.float32))
     return ScannedRecords(bounds, known, steps, wall_times, table, buffer, at, None, {})
@@ -221,8 +225,8 @@ class _Scan:
         self._wall_times: Floats = np.zeros(count, np.float64)
         self._group: Integers = np.full(count, -1, np.int64)  # -1 is that of no group
         self._groups: dict[tuple[Series, ...], int] = {}
-        # Of records of a group: their numbers, the group, and their scalars.
-        self._found: list[tuple[Integers, int, npt.NDArray[np.float32]]] = []
+        # What was taken, of one group each: the numbers of the records, the group, the scalars.
+        self._taken: list[tuple[Integers, int, npt.NDArray[np.float32]]] = []
         self._poor = 0  # layouts of few records so far
 
     def run(self, begins: Sequence[int] = ()) -> ScannedRecords:
@@ -235,9 +239,9 @@ class _Scan:
         counts = np.bincount(sizes[sizes <= _LONGEST], minlength=_LONGEST + 1)
         for size in np.argsort(-counts, kind="stable")[:_MOST_LENGTHS].tolist():
             if size > framing.OVERHEAD_BYTES and counts[size]:
-                places = np.flatnonzero(sizes == size)
-                for start in range(0, len(places), _ROWS):
-                    self._take_length(places[start : start + _ROWS], size)
+                records = np.flatnonzero(sizes == size)
+                for start in range(0, len(records), _ROWS):
+                    self._take_length(records[start : start + _ROWS], size)
         if self._poor <= _MOST_POOR:
             others = np.flatnonzero(self._group < 0).tolist()
             for start in range(0, len(others), _DECODED):
@@ -259,7 +263,7 @@ class _Scan:
         """Returns the values of all records, in order."""
         codes: dict[Series, int] = {}
         of_groups = [
-            np.array([codes.setdefault(each, len(codes)) for each in group], np.int64)
+            np.array([codes.setdefault(series, len(codes)) for series in group], np.int64)
             for group in self._groups
         ]
         counts = np.array([*map(len, of_groups), 0])[self._group]
@@ -271,13 +275,13 @@ class _Scan:
             np.zeros(counts.sum(), np.float32),
         )
         first = ends - counts
-        for records, group, scalars in self._found:
-            numbers = iter(range(scalars.shape[1]))
-            for place, code in enumerate(of_groups[group].tolist()):
-                values = first[records] + place
-                table.codes[values] = code
+        for records, group, scalars in self._taken:
+            columns = iter(range(scalars.shape[1]))
+            for index, code in enumerate(of_groups[group].tolist()):
+                positions = first[records] + index
+                table.codes[positions] = code
                 if table.series[code][0] == SCALAR:
-                    table.numbers[values] = scalars[:, next(numbers)]
+                    table.values[positions] = scalars[:, next(columns)]
         return table
 
     def _repeated(self, table: Table, begins: Sequence[int]) -> Mask:
@@ -294,131 +298,125 @@ class _Scan:
         again = keys[1:][keys[1:] == keys[:-1]] // max(len(table.series), 1)
         return np.isin(stretches, again)
 
-    def _take_length(self, places: Integers, size: int) -> None:
+    def _take_length(self, records: Integers, size: int) -> None:
         """Takes the records of scalars of one size, layout by layout."""
         rows: Bytes | None = None
         others = 0
         for _ in range(_MOST_LAYOUTS):
-            if not len(places) or self._poor > _MOST_POOR or others > _MOST_OTHERS:
+            if not len(records) or self._poor > _MOST_POOR or others > _MOST_OTHERS:
                 return
-            begin = self._at + int(self._bounds[places[0]])
+            begin = self._at + int(self._bounds[records[0]])
             payload = self._buffer[
                 begin + framing.HEADER_BYTES : begin + size - framing.FOOTER_BYTES
             ]
-            first = layout_of(payload)
-            if first is None:
-                places, rows = places[1:], None if rows is None else rows[1:]
+            layout = layout_of(payload)
+            if layout is None:
+                records, rows = records[1:], None if rows is None else rows[1:]
                 others += 1
                 continue
             if rows is None:
-                rows = unaligned(self._buffer, f"V{size}", self._at)[self._bounds[places]]
+                rows = unaligned(self._buffer, f"V{size}", self._at)[self._bounds[records]]
                 rows = rows.view(np.uint8).reshape(-1, size)
-            same = _alike(rows, first)
+            same = _alike(rows, layout)
             count = np.count_nonzero(same)
             self._poor += count < _FEW
-            if count == len(places):
-                self._take(places, rows, first)
+            if count == len(records):
+                self._take(records, rows, layout)
                 return
-            self._take(places[same], rows[same], first)
-            places, rows = places[~same], rows[~same]
+            self._take(records[same], rows[same], layout)
+            records, rows = records[~same], rows[~same]
 
-    def _take(self, places: Integers, rows: Bytes, first: Layout) -> None:
-        """Takes records that have the layout of the first one."""
+    def _take(self, records: Integers, rows: Bytes, layout: Layout) -> None:
+        """Takes records of one layout."""
         checksums = unmasked(_column(rows, "<u4", -framing.FOOTER_BYTES))
         wall_times = _column(rows, "<f8", framing.HEADER_BYTES + 1)
-        bits = np.empty((len(rows), len(first.numbers)), np.uint32)
-        for number, at in enumerate(first.numbers):
-            bits[:, number] = _column(rows, "<u4", framing.HEADER_BYTES + at)
+        bits = np.empty((len(rows), len(layout.value_offsets)), np.uint32)
+        for column, offset in enumerate(layout.value_offsets):
+            bits[:, column] = _column(rows, "<u4", framing.HEADER_BYTES + offset)
         words = _column(rows, "<u8", framing.HEADER_BYTES + _STEP_AT - 1) >> np.uint64(8)
-        words &= np.uint64((1 << 8 * (first.head - _STEP_AT)) - 1)
+        words &= np.uint64((1 << 8 * (layout.head - _STEP_AT)) - 1)
         steps = _unpacked(words)
         # Events of event files have no field for a step or a time of zero, and a step in its
         # shortest form. A signalling NaN becomes a quiet one as a Python float.
         sound = _undamaged(rows, checksums) & np.isfinite(wall_times) & (wall_times != 0)
-        sound &= words >> np.uint64(8 * (first.head - _STEP_AT - 1)) != 0
+        sound &= words >> np.uint64(8 * (layout.head - _STEP_AT - 1)) != 0
         if (large := bits & 0x7F80_0000 == 0x7F80_0000).any():
             quiet = (bits & 0x40_0000 != 0) | (bits & 0x3F_FFFF == 0)
             sound &= (quiet | ~large).all(axis=1)
         if not sound.all():
-            places, rows, bits = places[sound], rows[sound], bits[sound]
+            records, rows, bits = records[sound], rows[sound], bits[sound]
             checksums, wall_times, steps = checksums[sound], wall_times[sound], steps[sound]
-        if not len(places):
+        if not len(records):
             return
-        self._put(places, first.series, steps, wall_times, bits.view("<f4"))
+        self._put(records, layout.series, steps, wall_times, bits.view("<f4"))
         if self._data is not None:
-            self._convert(places, rows, checksums, first)
+            self._convert(records, rows, checksums, layout)
 
     def _put(
         self,
-        places: Integers,
+        records: Integers,
         series: tuple[Series, ...],
         steps: Integers,
         wall_times: Floats,
         scalars: npt.NDArray[np.float32],
     ) -> None:
         """Adds records of a group."""
-        self._steps[places], self._wall_times[places] = steps, wall_times
-        self._group[places] = group = self._groups.setdefault(series, len(self._groups))
-        self._found.append((places, group, scalars))
+        self._steps[records], self._wall_times[records] = steps, wall_times
+        self._group[records] = group = self._groups.setdefault(series, len(self._groups))
+        self._taken.append((records, group, scalars))
 
-    def _take_others(self, places: list[int]) -> None:
+    def _take_others(self, records: list[int]) -> None:
         """Decodes records one by one, and makes events of an event file of them together."""
-        found: list[tuple[int, DecodedRecord]] = []
-        begins = (self._at + self._bounds[places]).tolist()
-        ends = (self._at + self._bounds[1:][places]).tolist()
-        for place, begin, end in zip(places, begins, ends, strict=True):
+        decoded: list[tuple[int, DecodedRecord]] = []
+        begins = (self._at + self._bounds[records]).tolist()
+        ends = (self._at + self._bounds[1:][records]).tolist()
+        for number, begin, end in zip(records, begins, ends, strict=True):
             footer = end - framing.FOOTER_BYTES
             payload = self._buffer[begin + framing.HEADER_BYTES : footer]
             if framing.footer_matches(payload, self._buffer[footer:end]):
                 record = decode(payload)
                 if record is not None:
-                    found.append((place, record))
+                    decoded.append((number, record))
         if self._data is not None:
-            events = encode_events([record for _, record in found])
-            known = [(*each, event) for each, event in zip(found, events, strict=True) if event]
-            self._larger.update((place, framing.frame(event)) for place, _, event in known)
-            found = [(place, record) for place, record, _ in known]
-        alike: dict[tuple[Series, ...], list[tuple[int, DecodedRecord]]] = {}
-        for place, record in found:
-            alike.setdefault(record.series, []).append((place, record))
-        for series, each in alike.items():
+            events = encode_events([record for _, record in decoded])
+            known = [(*pair, event) for pair, event in zip(decoded, events, strict=True) if event]
+            self._larger.update((number, framing.frame(event)) for number, _, event in known)
+            decoded = [(number, record) for number, record, _ in known]
+        alike: dict[tuple[Series, ...], list[tuple[Any, ...]]] = {}
+        for number, record in decoded:
+            row = number, record.step, record.wall_time, record.scalars
+            alike.setdefault(record.series, []).append(row)
+        for series, rows in alike.items():
             if series in self._groups or len(self._groups) < _MOST_LAYOUTS:
-                columns = ((where, one.step, one.wall_time, one.scalars) for where, one in each)
-                where, steps, wall_times, scalars = (
-                    np.array(x) for x in zip(*columns, strict=True)
-                )
-                self._put(where, series, steps, wall_times, scalars.astype(np.float32))
+                numbers, steps, wall_times, scalars = map(np.array, zip(*rows, strict=True))
+                self._put(numbers, series, steps, wall_times, scalars.astype(np.float32))
 
     def _convert(
-        self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], first: Layout
+        self, records: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], layout: Layout
     ) -> None:
         """Makes events of an event file of records of scalars."""
         assert self._data is not None
         payload = slice(framing.HEADER_BYTES, -framing.FOOTER_BYTES)
         before = crc32c(rows[0, payload].tobytes())
-        for number in first.numbers:
-            rows[:, framing.HEADER_BYTES + number - 1] = _SHOWN
+        for offset in layout.value_offsets:
+            rows[:, framing.HEADER_BYTES + offset - 1] = _SHOWN
         # The same bytes change by the same bits in each row, and so do the checksums.
         changed = np.uint32(before ^ crc32c(rows[0, payload].tobytes()))
         _put_checksums(rows, masked(checksums ^ changed))
         if not self._data.flags.writeable:
             self._data = self._data.copy()
-        self._data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
+        self._data[self._bounds[records][:, None] + np.arange(rows.shape[1])] = rows
 
 
-def _variable(first: Layout) -> list[int]:
-    """Returns the columns of a payload in which records of a layout may differ."""
-    numbers = [byte for at in first.numbers for byte in range(at, at + 4)]
-    return [*range(1, 9), *range(_STEP_AT, first.head), *numbers]
-
-
-def _alike(rows: Bytes, first: Layout) -> npt.NDArray[np.bool_]:
+def _alike(rows: Bytes, layout: Layout) -> npt.NDArray[np.bool_]:
     """Returns which rows have the layout of the first one, and its tags."""
     count, size = rows.shape
     fixed = np.full(size, 0xFF, np.uint8)
-    fixed[[framing.HEADER_BYTES + column for column in _variable(first)]] = 0
-    # Of a step, the bit of each byte that says whether more follow.
-    fixed[framing.HEADER_BYTES + _STEP_AT : framing.HEADER_BYTES + first.head] = 0x80
+    payload = fixed[framing.HEADER_BYTES :]
+    payload[1:9] = 0  # the time, behind its key
+    payload[_STEP_AT : layout.head] = 0x80  # the bit of each byte that says whether more follow
+    for offset in layout.value_offsets:
+        payload[offset : offset + 4] = 0
     fixed[-framing.FOOTER_BYTES :] = 0
     different = np.zeros(count, np.uint64)
     for at in sorted({*range(0, size - 7, 8), size - 8}):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -21,23 +21,9 @@ from rec_summary.series.overview.statistics import HEALTH, ScalarSeries
 from rec_summary.series.ranks.summary import RankPoint, RankSummary
 from rec_summary.series.report import Report
 from rec_summary.series.text import valid
-from rec_summary.series.values import Writers
+from rec_summary.series.values import RankScalars, Writers
 
 _MOST_SERIES: Final = 100_000
-
-
-class NewScalars(NamedTuple):
-    """Scalars that were read, in the order of the records.
-
-    Attributes:
-        run: The run's name.
-        rank: The rank that recorded them.
-        columns: The values.
-    """
-
-    run: str
-    rank: int
-    columns: Columns
 
 
 class Tail:
@@ -114,7 +100,7 @@ class Tail:
                     self._new.skip(file, begin)
                     self.skipped[run.path] = self.skipped.get(run.path, 0) + begin
 
-    def poll(self) -> Iterator[NewScalars]:
+    def poll(self) -> Iterator[RankScalars]:
         """Reads what is new, while it is iterated over; yields new scalars."""
         for run in matching_runs(self._poller.poll(), self._runs):
             files = [file for file in run.files if file.name.kind is Kind.SUMMARY]
@@ -159,7 +145,7 @@ class Tail:
         names = {writer.name(valid(run.name)) for writer in self._writers[run.path].writers}
         return any(name in names for name, *_ in self.series)
 
-    def _scalars(self, run: Run, files: Sequence[RecordFile]) -> Iterator[NewScalars]:
+    def _scalars(self, run: Run, files: Sequence[RecordFile]) -> Iterator[RankScalars]:
         """Yields the new scalars of the summary files of a run."""
         name, writers = valid(run.name), self._writers.setdefault(run.path, Writers([], {}))
         newest = {file.name.rank: file for file in files}  # the last one of each rank
@@ -172,11 +158,11 @@ class Tail:
                 writer = writers.known(file)
                 if self.selection.rank(writer.rank, run.ranks):
                     place = writer.name(name), writer.rank
-                    yield NewScalars(*place, self._add(place, columns))
+                    yield RankScalars(*place, self._add(place, columns))
         if summary is not None:
             place = name, run.ranks[0]
             for columns in gathered(map(self._in_common, summary.points(len(newest)))):
-                yield NewScalars(*place, self._add(place, columns))
+                yield RankScalars(*place, self._add(place, columns))
 
     def _read(
         self, file: RecordFile, newest: RecordFile, writers: Writers, summary: RankSummary | None

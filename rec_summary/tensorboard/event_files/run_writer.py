@@ -215,7 +215,7 @@ class TensorBoardRun(RunOutput):
         converted = 1
         while (count := len(batch)) > 1:
             places = [
-                span.place for key, span in batch.series().items() if not self._is_framed(*key)
+                span.first_row for key, span in batch.series().items() if not self._is_framed(*key)
             ]
             framed = min(places, default=count)
             if framed:

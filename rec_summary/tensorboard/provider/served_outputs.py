@@ -106,7 +106,7 @@ class ServedOutput(RunOutput):
         while (count := len(batch)) > 1:
             self._name_scalars(batch)
             apart = {
-                series: span.place
+                series: span.first_row
                 for series, span in batch.series().items()
                 if not self._is_column(*series)
             }
@@ -133,7 +133,7 @@ class ServedOutput(RunOutput):
     def _name_scalars(self, batch: Batch) -> None:
         """Names new series of scalars, up to a new series of another kind: the order counts."""
         new = [
-            (span.place, series)
+            (span.first_row, series)
             for series, span in batch.series().items()
             if series not in self._converted and not self._is_column(*series)
         ]
