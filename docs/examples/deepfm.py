@@ -90,7 +90,7 @@ class Accuracy(mindspore.train.Metric):
 
     def update(self, *inputs: Tensor) -> None:
         """Takes scores and labels, [B]."""
-        score, click = (each.asnumpy() for each in inputs)
+        score, click = (tensor.asnumpy() for tensor in inputs)
         self._right += int(((score > 0) == (click > 0.5)).sum())
         self._rows += len(click)
 
@@ -118,11 +118,11 @@ def main() -> None:
         collect_freq=10,
         custom_lineage_data={"model": "DeepFM", "data": options.data},
     )
-    each = max(options.steps // EPOCHS, 1)
+    epoch_steps = max(options.steps // EPOCHS, 1)
     model.fit(
         EPOCHS,
-        clicks.some(each),
-        clicks.some(10, skip=each),
+        clicks.some(epoch_steps),
+        clicks.some(10, skip=epoch_steps),
         callbacks=[collector],
         dataset_sink_mode=False,
     )

@@ -112,8 +112,8 @@ def main() -> None:
     )
     scalars = rec_summary.load(options.records).scalars()
     for task in ("stream", "settled"):
-        found = scalars[scalars["tag"] == f"recommender/{task}/calibration/last_20000"]
-        print(f"{task}: predicted clicks / observed clicks = {found['value'].iloc[-1]:.2f}")
+        calibrations = scalars[scalars["tag"] == f"recommender/{task}/calibration/last_20000"]
+        print(f"{task}: predicted clicks / observed clicks = {calibrations['value'].iloc[-1]:.2f}")
     print(f"recorded: {options.records}")
 
 

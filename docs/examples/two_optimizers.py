@@ -70,8 +70,8 @@ class TrainStepWrap(nn.Cell):
         super().__init__(auto_prefix=False)
         self.network = network
         weights = network.trainable_params()
-        wide = [each for each in weights if "wide" in each.name]
-        deep = [each for each in weights if "wide" not in each.name]
+        wide = [weight for weight in weights if "wide" in weight.name]
+        deep = [weight for weight in weights if "wide" not in weight.name]
         self.weights_w, self.weights_d = ParameterTuple(wide), ParameterTuple(deep)
         self.optimizer_w = GradientProbe(nn.FTRL(wide, learning_rate=5e-2))  # rec_summary
         self.optimizer_d = GradientProbe(nn.Adam(deep, 2e-3))  # rec_summary
