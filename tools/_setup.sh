@@ -19,9 +19,9 @@ _say() { printf '[%s] %s\n' "$(basename "$0")" "$*" >&2; }
 print_help() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 
 show_help() {
-    local each
-    for each in "$@"; do
-        case "$each" in -h | --help) print_help; exit 0 ;; esac
+    local argument
+    for argument in "$@"; do
+        case "$argument" in -h | --help) print_help; exit 0 ;; esac
     done
 }
 
@@ -77,33 +77,20 @@ setup_pinned() {
     _install "$venv" installed "$wanted" "$python" -- "$@"
 }
 
-setup_browser() {
-    command -v chromium >/dev/null && command -v chromedriver >/dev/null && return
-    local sudo=""
+# PURPOSE COMMANDS PACKAGE...: installs Debian's packages unless all commands are there.
+_install_debian() {
+    local purpose="$1" commands="$2" sudo=""
+    shift 2
+    # shellcheck disable=SC2086  # several commands
+    type -P $commands >/dev/null && return
+    command -v apt-get >/dev/null || { _say "no $commands for $purpose, and no apt-get to install it"; return 1; }
     [ "$(id -u)" = 0 ] || sudo="sudo"
-    command -v apt-get >/dev/null || { _say "no Chromium, and no apt-get to install it"; return 1; }
-    _say "installing Chromium for the browser tests"
-    $sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-        $sudo apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null
-}
-
-setup_java() {
-    command -v java >/dev/null && return
-    local sudo=""
-    [ "$(id -u)" = 0 ] || sudo="sudo"
-    command -v apt-get >/dev/null || { _say "no Java runtime, and no apt-get to install it"; return 1; }
-    _say "installing a Java runtime for Spark"
-    $sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-        $sudo apt-get install -y -qq --no-install-recommends default-jre-headless >/dev/null
-}
-
-setup_prometheus() {
-    command -v prometheus >/dev/null && command -v promtool >/dev/null && return
-    local sudo=""
-    [ "$(id -u)" = 0 ] || sudo="sudo"
-    command -v apt-get >/dev/null || { _say "no Prometheus, and no apt-get to install it"; return 1; }
-    _say "installing Prometheus for the tests of metrics"
+    _say "installing $* for $purpose"
     # In runlevel 1, invoke-rc.d starts no service.
     $sudo apt-get update -qq && $sudo env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends prometheus >/dev/null
+        apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
+
+setup_browser() { _install_debian "the browser tests" "chromium chromedriver" chromium chromium-driver; }
+setup_java() { _install_debian Spark java default-jre-headless; }
+setup_prometheus() { _install_debian "the tests of metrics" "prometheus promtool" prometheus; }

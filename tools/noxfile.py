@@ -77,9 +77,9 @@ def constraints(environment: Environment) -> list[str]:
     if not environment.oldest:
         return []
     bounds = {
-        each.name: f"{each.name}=={specifier.version}"
-        for each in dependencies(environment.extras)
-        for specifier in each.specifier
+        requirement.name: f"{requirement.name}=={specifier.version}"
+        for requirement in dependencies(environment.extras)
+        for specifier in requirement.specifier
         if specifier.operator == ">="
     }
     return sorted((bounds | {Requirement(pin).name: pin for pin in environment.pins}).values())
@@ -140,7 +140,7 @@ def run(session: nox.Session, environment: Environment) -> None:
     counts = count(report)
     if not ends:
         listed = session.run("python", "-m", "pip", "list", "--format=json", silent=True)
-        installed = {each["name"]: each["version"] for each in json.loads(str(listed))}
+        installed = {package["name"]: package["version"] for package in json.loads(str(listed))}
         column = {"Python": str(session.run("python", "-VV", silent=True)).split()[1]}
         column |= {name: installed[name] for name in packages() if name in installed}
         column |= {name: str(number) for name, number in counts.items()}
@@ -181,5 +181,5 @@ def table(columns: dict[str, dict[str, str]]) -> str:
     """Returns the table in Markdown: a column for each session."""
     names = ["Python", *packages(), "passed", "failed", "skipped", "seconds", "day"]
     rows = [["", *columns], ["---"] * (1 + len(columns))]
-    rows += [[name, *(each.get(name, "–") for each in columns.values())] for name in names]
+    rows += [[name, *(column.get(name, "–") for column in columns.values())] for name in names]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

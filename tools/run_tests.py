@@ -62,8 +62,8 @@ def run(*arguments: str) -> tuple[int, list[str], bool]:
         code = subprocess.run(command, env={**os.environ, _NOTES: str(notes)}).returncode
         if not notes.exists():
             return code, [], False
-        found = json.loads(notes.read_text(encoding="utf-8"))
-    return code, found["failed"], found["is_whole"]
+        noted = json.loads(notes.read_text(encoding="utf-8"))
+    return code, noted["failed"], noted["is_whole"]
 
 
 def main(*arguments: str) -> int:
@@ -73,10 +73,10 @@ def main(*arguments: str) -> int:
         return code
     print(f"\nonce more, alone: {len(failed)} failed", flush=True)
     code, twice, is_whole = run("-p", "no:xdist", "-p", "no:cacheprovider", *failed)
-    once = [each for each in failed if each not in twice] if is_whole else []
+    once = [test for test in failed if test not in twice] if is_whole else []
     if once:
         print("\npassed only the second time, alone; each is a defect to mend:")
-        print("\n".join(f"  {each}" for each in once), flush=True)
+        print("\n".join(f"  {test}" for test in once), flush=True)
     return code
 
 

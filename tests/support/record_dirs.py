@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,12 +101,6 @@ def write_payloads(path: Path, *payloads: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(frame(payload) for payload in payloads))
     return path
-
-
-def stray_scalar(at: float) -> bytes:
-    """Returns the payload of a scalar event with a wall time that may be NaN."""
-    assert not math.isnan(START)
-    return bytes(event(1, scalar("loss", 1.0), at=at).SerializeToString())
 
 
 def summary_name(stamp: int = 1_700_000_000, rank: int = 0) -> str:

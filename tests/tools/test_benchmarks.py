@@ -87,14 +87,14 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
 
 
 def test_every_second_round_goes_backwards_in_fresh_processes() -> None:
-    told: list[str] = []
+    progress: list[str] = []
     contestants = [
         Contestant(name, readers.run, {"command": ["-c", "pass"]}) for name in ("a", "b")
     ]
-    found = alternate(contestants, Settings(2, quick=True, say=told.append))
-    assert [text[-1] for text in told] == ["a", "b", "b", "a"]
+    rounds = alternate(contestants, Settings(2, quick=True, say=progress.append))
+    assert [text[-1] for text in progress] == ["a", "b", "b", "a"]
     assert all(
-        len(each) == 2 and all(one["seconds"] > 0 for one in each) for each in found.values()
+        len(each) == 2 and all(one["seconds"] > 0 for one in each) for each in rounds.values()
     )
 
 
@@ -157,20 +157,20 @@ def test_a_year_is_made_of_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "moved"),
+    ("staying", "moved"),
     [
         ([0, 1, 2, 3, 4, 5, 6, 7], 0),
         ([0, 1, 2, 4, 5, 6, 7], 1),  # the least of a column is that of its neighbour
         ([0, 1, 2, 3, 4, 5, 6], 2),  # a peak is gone
     ],
 )
-def test_by_how_much_a_picture_is_moved(kept: list[int], moved: int) -> None:
+def test_by_how_much_a_picture_is_moved(staying: list[int], moved: int) -> None:
     values = np.array([5, 1, 4, 2, 1, 3, 3, 9], np.float32)
     full = soak._extents(np.arange(8), values, 8, 4)
     assert [each.tolist() for each in full] == [[1, 2, 1, 3], [5, 4, 3, 9]]
-    places = np.array(kept)
-    assert soak._moved(full, soak._extents(places, values[places], 8, 4)) == moved
-    more = soak._extents(places, values[places] + 10, 8, 4)
+    indices = np.array(staying)
+    assert soak._moved(full, soak._extents(indices, values[indices], 8, 4)) == moved
+    more = soak._extents(indices, values[indices] + 10, 8, 4)
     assert soak._moved(full, more) == 2
 
 

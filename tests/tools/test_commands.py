@@ -15,8 +15,8 @@ COMMANDS = ["bench", "check", "demo", "docs", "proto", "release", "test"]
 
 
 def test_each_file_without_a_suffix_is_a_command() -> None:
-    found = [path for path in TOOLS.iterdir() if path.is_file() and not path.suffix]
-    assert sorted(path.name for path in found) == COMMANDS
+    commands = [path for path in TOOLS.iterdir() if path.is_file() and not path.suffix]
+    assert sorted(path.name for path in commands) == COMMANDS
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])  # by its options
@@ -41,12 +41,15 @@ def test_a_check_must_be_named(arguments: list[str], words: str) -> None:
     assert words in done.stderr
 
 
-@pytest.mark.parametrize("path", sorted([*TOOLS.iterdir(), TOOLS.parent / ".ci" / "run"]))
+@pytest.mark.parametrize(
+    "path",
+    [*(TOOLS / name for name in COMMANDS), TOOLS.parent / ".ci" / "run"],
+    ids=lambda path: path.name,
+)
 def test_modules_and_commands_that_are_called_exist(path: Path) -> None:
-    if path.is_file() and not path.suffix:
-        text = path.read_text()
-        for module in re.findall(r"python -m (tools\.[\w.]+)", text):
-            place = TOOLS.parent / module.replace(".", "/")
-            assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file(), module
-        for command in re.findall(r"(?<![\w-])tools/(\w+)(?![\w.])", text):
-            assert (TOOLS / command).exists(), command
+    text = path.read_text()
+    for module in re.findall(r"python -m (tools\.[\w.]+)", text):
+        program = TOOLS.parent / module.replace(".", "/")
+        assert program.with_suffix(".py").is_file() or (program / "__main__.py").is_file(), module
+    for command in re.findall(r"(?<![\w-])tools/(\w+)(?![\w.])", text):
+        assert (TOOLS / command).exists(), command

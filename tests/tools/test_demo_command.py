@@ -37,7 +37,7 @@ def test_help_shows_examples_and_loads_no_mindspore() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "words"),
     [
         (["--steps", "0"], "'--steps'"),
         (["--batch-size", "many"], "'--batch-size'"),
@@ -47,10 +47,10 @@ def test_help_shows_examples_and_loads_no_mindspore() -> None:
         (["--sped", "3"], "No such option"),
     ],
 )
-def test_a_bad_option_is_reported_and_exits_with_2(options: list[str], told: str) -> None:
+def test_a_bad_option_is_reported_and_exits_with_2(options: list[str], words: str) -> None:
     done = demo(*options)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert words in done.stderr
 
 
 @pytest.mark.mindspore

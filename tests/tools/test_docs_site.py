@@ -77,7 +77,7 @@ def test_what_pages_ask_for_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "told"),
+    ("block", "words"),
     [
         ("```bash\nexit 4\n```", "exit code 4, not 0"),
         ("<!-- exits with 1 -->\n```bash\ntrue\n```", "exit code 0, not 1"),
@@ -86,13 +86,13 @@ def test_what_pages_ask_for_is_there() -> None:
     ],
 )
 def test_what_fails_is_reported(
-    block: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    block: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.docs_site.run.ROOT", tmp_path)
     (tmp_path / "work" / "prepared" / "demo").mkdir(parents=True)
     problems, count, _ = Runner(tmp_path / "work").page(page(tmp_path, block + "\n"))
     assert count == 1
-    assert told in problems[0]
+    assert words in problems[0]
 
 
 def test_a_program_that_goes_on_is_stopped_as_by_ctrl_c(

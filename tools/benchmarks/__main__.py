@@ -36,7 +36,7 @@ _GROUPS = {
     "soak": {"soak": "writing.soak:soak"},
     "compare": {"compare": "comparison.compare:compare"},
 }
-_BENCHMARKS = {name: place for group in _GROUPS.values() for name, place in group.items()}
+_BENCHMARKS = {name: function for group in _GROUPS.values() for name, function in group.items()}
 _COUNT = click.IntRange(min=1)
 _JSON = ROOT / "docs" / "performance.json"
 _PAGE = ROOT / "docs" / "performance.md"
@@ -63,7 +63,7 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH)
-    found: dict[str, Sequence[Row]] = {}
+    results: dict[str, Sequence[Row]] = {}
     here = machine.describe()
     console.print(machine.in_words(here), highlight=False)
     for name in (name for group in names or _GROUPS for name in _GROUPS[group]):
@@ -73,9 +73,9 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
             lambda text, name=name: console.log(f"{name}: {text}", highlight=False),
             size,
         )
-        setting, found[name] = _benchmark(name)(settings)
+        setting, results[name] = _benchmark(name)(settings)
         others = sorted(settings.disturbance)
-        rounds = len(found[name][0].ours)
+        rounds = len(results[name][0].ours)
         disturbance = f"{rounds} round{'' if rounds == 1 else 's'}."
         if others:
             disturbance += (
@@ -84,9 +84,9 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
             )
         console.log(f"{name}: {disturbance}", highlight=False)
         if not quick:
-            stored = merge(_JSON, name, f"{setting} {disturbance}", found[name], here)
+            stored = merge(_JSON, name, f"{setting} {disturbance}", results[name], here)
             _write(stored)
-    for name, rows in found.items():
+    for name, rows in results.items():
         console.print(f"\n{name}\n" + report.table(rows), highlight=False, markup=False)
     if quick:
         console.print("Small sizes: these numbers say little, and were not kept.")
@@ -102,9 +102,9 @@ def _write(stored: dict[str, Any]) -> None:
 
 def _benchmark(name: str) -> Callable[[Settings], tuple[str, list[Row]]]:
     module, _, function = _BENCHMARKS[name].partition(":")
-    found: Callable[[Settings], tuple[str, list[Row]]]
-    found = getattr(import_module(f"tools.benchmarks.{module}"), function)
-    return found
+    benchmark: Callable[[Settings], tuple[str, list[Row]]]
+    benchmark = getattr(import_module(f"tools.benchmarks.{module}"), function)
+    return benchmark
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def idle_share(process: psutil.Process, seconds: float) -> float:
 
     def used() -> float:
         family = [process, *process.children(recursive=True)]
-        return sum(sum(each.cpu_times()[:2]) for each in family)
+        return sum(sum(member.cpu_times()[:2]) for member in family)
 
     before, began = used(), time.monotonic()
     time.sleep(seconds)

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 Measuring = Callable[..., dict[str, Any]]
 """A function of a module: its process is given the module's name and its own."""
 
-Found = dict[str, list[dict[str, float]]]
+Rounds = dict[str, list[dict[str, float]]]
 """What was measured: for each contestant, a dictionary of numbers for each round."""
 
 
@@ -108,9 +109,9 @@ def call(function: Measuring, **arguments: Any) -> dict[str, float]:
 
 def command(contestant: Contestant, arguments: dict[str, Any]) -> list[str]:
     """Returns the command that calls a contestant's function in a process of its own."""
-    place = f"{contestant.function.__module__}:{contestant.function.__name__}"
+    function = f"{contestant.function.__module__}:{contestant.function.__name__}"
     child = "tools.benchmarks.child"
-    return [contestant.python, "-m", child, place, json.dumps(arguments)]
+    return [contestant.python, "-m", child, function, json.dumps(arguments)]
 
 
 def _run(contestant: Contestant) -> dict[str, float]:
@@ -134,18 +135,18 @@ def _run(contestant: Contestant) -> dict[str, float]:
     return result
 
 
-def alternate(contestants: Sequence[Contestant], settings: Settings) -> Found:
+def alternate(contestants: Sequence[Contestant], settings: Settings) -> Rounds:
     """Measures all contestants in turn, round after round.
 
     Every second round goes backwards, so that none always follows the same other one.
     """
-    found: Found = {contestant.name: [] for contestant in contestants}
+    rounds: Rounds = {contestant.name: [] for contestant in contestants}
     for number in range(settings.rounds):
         for contestant in contestants if number % 2 == 0 else list(reversed(contestants)):
             settings.say(f"round {number + 1} of {settings.rounds}: {contestant.name}")
-            found[contestant.name].append(measure(contestant))
-    settings.disturbance.extend(each["others"] for every in found.values() for each in every)
-    return found
+            rounds[contestant.name].append(measure(contestant))
+    settings.disturbance.extend(measured["others"] for measured in chain(*rounds.values()))
+    return rounds
 
 
 def _cpu_seconds() -> tuple[float, float, float]:
@@ -159,9 +160,9 @@ def _cpu_seconds() -> tuple[float, float, float]:
     return sum(ticks) / second, (sum(ticks) - idle) / second, own
 
 
-def column(found: Found, name: str, what: str = "seconds") -> list[float]:
+def column(rounds: Rounds, name: str, what: str = "seconds") -> list[float]:
     """Returns one number of a contestant, of all rounds."""
-    return [each[what] for each in found[name]]
+    return [measured[what] for measured in rounds[name]]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_INK, _GRID = "#1f4e79", "#d9d9d9"
+INK, _GRID = "#1f4e79", "#d9d9d9"
 
 
 @dataclass(frozen=True)
@@ -17,21 +17,21 @@ class Panel:
 
     Attributes:
         label: Of its axis, with the unit.
-        values: For each place on the other axis, the values of all rounds.
+        values: For each size on the other axis, the values of all rounds.
     """
 
     label: str
     values: Sequence[Sequence[float]]
 
 
-def draw(path: Path, axis: str, places: Sequence[int], panels: Sequence[Panel]) -> None:
+def draw(path: Path, axis: str, sizes: Sequence[int], panels: Sequence[Panel]) -> None:
     """Draws curves side by side, each with the band that its values span.
 
     Args:
         path: The PNG file.
         axis: What grows; its axis is logarithmic.
-        places: How large it was.
-        panels: What was measured there.
+        sizes: The sizes that were measured.
+        panels: What was measured at each size.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -42,10 +42,10 @@ def draw(path: Path, axis: str, places: Sequence[int], panels: Sequence[Panel]) 
     for plot, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         middle = [statistics.median(values) for values in panel.values]
         low, high = ([pick(values) for values in panel.values] for pick in (min, max))
-        plot.fill_between(places, low, high, color=_INK, alpha=0.2, linewidth=0)
-        plot.plot(places, middle, color=_INK, marker="o", markersize=4)
+        plot.fill_between(sizes, low, high, color=INK, alpha=0.2, linewidth=0)
+        plot.plot(sizes, middle, color=INK, marker="o", markersize=4)
         plot.set_xscale("log")
-        plot.set_xticks(places)
+        plot.set_xticks(sizes)
         plot.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
         plot.xaxis.set_minor_locator(NullLocator())
         plot.set_ylim(0, 1.08 * max(high))

@@ -58,10 +58,10 @@ def side_by_side(rows: Sequence[Row]) -> str:
     peers = list(dict.fromkeys(row.peer_name for row in rows))
     lines = [f"| | rec_summary | {' | '.join(peers)} |", "|---" * (2 + len(peers)) + "|"]
     for what in dict.fromkeys(row.what for row in rows):
-        found = {row.peer_name: row for row in rows if row.what == what}
-        some = next(iter(found.values()))
+        by_peer = {row.peer_name: row for row in rows if row.what == what}
+        some = next(iter(by_peer.values()))
         medians = [number(statistics.median(some.ours))]
-        medians += [number(statistics.median(found[peer].peer)) for peer in peers]
+        medians += [number(statistics.median(by_peer[peer].peer)) for peer in peers]
         lines.append(f"| {what} ({some.unit}) | {' | '.join(medians)} |")
     return "\n".join(lines)
 

@@ -85,7 +85,7 @@ def write_mix(folder: Path, count: int) -> None:
     made = [histogram(array) for array in arrays]
     rate = Summary.Value(tag="learning_rate/auto", scalar_value=1e-3)
     layers = [
-        [Summary.Value(tag=f"layer_{n}.weight/auto", histogram=each) for each in made]
+        [Summary.Value(tag=f"layer_{n}.weight/auto", histogram=counts) for counts in made]
         for n in range(2)
     ]
     writer = RunWriter(folder, 0)
@@ -198,7 +198,7 @@ def _run_lineage(number: int, ranks: int, steps: int) -> bytes:
         LineageEvent(wall_time=START + steps / 8, train_lineage=train),
         LineageEvent(wall_time=START + steps / 8, user_defined_info=custom),
     )
-    return b"".join(frame(each.SerializeToString()) for each in events)
+    return b"".join(frame(event.SerializeToString()) for event in events)
 
 
 def write(work: str, kind: str, folder: str, count: int) -> dict[str, float]:

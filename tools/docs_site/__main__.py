@@ -42,15 +42,15 @@ def _run(pages: list[Path], *, update: bool) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="docs-") as folder:
         runner = Runner(Path(folder))
         for path in pages:
-            found, count, outputs = runner.page(path)
+            failures, count, outputs = runner.page(path)
             for block in blocks(path):
                 if block.lacks:
                     _say(f"{path.relative_to(ROOT)}:{block.line}: not run without {block.lacks}")
             if count:
-                _say(f"{path.relative_to(ROOT)}: {count} blocks run, {len(found)} failed")
-            if update and not found:
+                _say(f"{path.relative_to(ROOT)}: {count} blocks run, {len(failures)} failed")
+            if update and not failures:
                 path.write_text(replaced(path, outputs))
-            problems += found
+            problems += failures
     return problems
 
 

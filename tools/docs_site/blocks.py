@@ -25,11 +25,9 @@ from pathlib import Path
 RUNNABLE = {"bash", "python"}
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _COMMENT = re.compile(r"^<!-- (.*) -->$")
-_KINDS = re.compile(
+_MARK = re.compile(
     r"(?P<key>not run|file|given|prepare|needs): (?P<value>.+)"
-    r"|(?P<exits>exits with) (?P<code>\d+)"
-    r"|(?P<during>for) (?P<seconds>\d+) seconds"
-    r"|(?P<output>output)"
+    r"|exits with (?P<code>\d+)|for (?P<seconds>\d+) seconds|output"
 )
 
 
@@ -108,23 +106,24 @@ def replaced(path: Path, outputs: dict[int, str]) -> str:
         outputs: By the line of the opening fence, the contents.
     """
     lines = path.read_text().split("\n")
-    for block in reversed([each for each in blocks(path) if each.line in outputs]):
-        lines[block.line : block.end - 1] = outputs[block.line].split("\n")
+    for block in reversed(list(blocks(path))):
+        if block.line in outputs:
+            lines[block.line : block.end - 1] = outputs[block.line].split("\n")
     return "\n".join(lines)
 
 
 def _marks(comment: str) -> dict[str, str]:
     marks = {}
     for part in comment.split(";"):
-        found = _KINDS.fullmatch(part.strip())
-        if not found:
+        mark = _MARK.fullmatch(part.strip())
+        if not mark:
             return {"?": comment}
-        if found["key"]:
-            marks[found["key"]] = found["value"]
-        elif found["exits"]:
-            marks["exits with"] = found["code"]
-        elif found["during"]:
-            marks["for"] = found["seconds"]
+        if mark["key"]:
+            marks[mark["key"]] = mark["value"]
+        elif mark["code"]:
+            marks["exits with"] = mark["code"]
+        elif mark["seconds"]:
+            marks["for"] = mark["seconds"]
         else:
             marks["output"] = ""
     return marks

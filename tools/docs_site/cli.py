@@ -22,9 +22,9 @@ def commands() -> str:
         arguments = " ".join(command.collect_usage_pieces(context))
         parts += ["", f"## {name}", "", f"`rec-summary {name} {arguments}`", ""]
         parts += [command.get_short_help_str(200), "", "| option | |", "|---|---|"]
-        for each in command.params:
-            record = each.get_help_record(context)
-            if record is not None and isinstance(each, click.Option):
+        for parameter in command.params:
+            record = parameter.get_help_record(context)
+            if record is not None and isinstance(parameter, click.Option):
                 option, words = (part.replace("|", "\\|") for part in record)
                 parts.append(f"| `{option}` | {' '.join(words.split())} |")
         lines = (command.epilog or "").replace("\b\n", "").strip().split("\n\n")[0].splitlines()

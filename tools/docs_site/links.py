@@ -19,12 +19,12 @@ def broken_in_markdown(files: Iterable[Path], root: Path) -> Iterator[str]:
     for path in files:
         for link in _links(path):
             target, anchor = urldefrag(link)
-            found = path if not target else path.parent / unquote(target)
+            file = path if not target else path.parent / unquote(target)
             if urlsplit(link).scheme:
                 continue
-            if not found.exists():
+            if not file.exists():
                 yield f"{path.relative_to(root)}: {link}: no such file"
-            elif anchor and found.suffix == ".md" and anchor not in _headings(found):
+            elif anchor and file.suffix == ".md" and anchor not in _headings(file):
                 yield f"{path.relative_to(root)}: {link}: no such heading"
 
 

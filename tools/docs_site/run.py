@@ -53,10 +53,10 @@ class Runner:
         shutil.rmtree(where, ignore_errors=True)
         where.mkdir(parents=True)
         problems, count, outputs, printed, groups = [], 0, {}, "", []
-        found = list(blocks(path))
-        if any(block.runs for block in found) and all(b.language != "prepare" for b in found):
+        on_page = list(blocks(path))
+        if any(b.runs for b in on_page) and all(b.language != "prepare" for b in on_page):
             self._prepare("demo", where)
-        for block in found:
+        for block in on_page:
             if block.language == "prepare":
                 self._prepare(block.marks["prepare"], where)
             elif "file" in block.marks:

@@ -115,4 +115,4 @@ def _first_screen(records: Path) -> pages.Page:
 
 
 if __name__ == "__main__":
-    main(*(Path(each) for each in sys.argv[1:]))
+    main(*map(Path, sys.argv[1:]))

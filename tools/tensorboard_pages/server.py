@@ -49,9 +49,9 @@ class TensorBoardServer:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         deadline = time.monotonic() + _START_SECS
         while not self._url:
-            found = re.search(r"(?: at |TensorBoard: )(http://[^\s/]+)", self._log.read_text())
-            if found:
-                self._url = found[1]
+            address = re.search(r"(?: at |TensorBoard: )(http://[^\s/]+)", self._log.read_text())
+            if address:
+                self._url = address[1]
             elif self._process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
                 raise AssertionError(self._log.read_text())

@@ -7,9 +7,9 @@ from typing import Final
 from ..contest import (
     ROOT,
     Contestant,
-    Found,
     MeasurementFailed,
     Measuring,
+    Rounds,
     Settings,
     alternate,
     column,
@@ -60,22 +60,22 @@ def compare(settings: Settings) -> tuple[str, list[Row]]:
     steps, count = settings.size(300, 60), settings.size(20_000, 200)
     network = {"rows": 100_000, "width": 16, "steps": steps, "collect_freq": 10}
     train = training_run.wide_deep
-    found = alternate(
+    rounds = alternate(
         [Contestant(_NONE, train, {"who": _NONE, **network}), *_all(who, train, network)], few
     )
     rows = []
     for what, unit, key, factor, is_added in _TRAINING:
-        base = column(found, _NONE, key) if is_added else [0.0] * len(found[_NONE])
+        base = column(rounds, _NONE, key) if is_added else [0.0] * len(rounds[_NONE])
         values = {
-            each: [factor * (n - b) for n, b in zip(column(found, each, key), base, strict=True)]
-            for each in who
+            name: [factor * (n - b) for n, b in zip(column(rounds, name, key), base, strict=True)]
+            for name in who
         }
         rows += _rows(what, unit, values)
-    found = alternate(_all(who, compare_run.scalars, {"count": count}), few)
-    rows += _measured(_SCALARS, found)
+    rounds = alternate(_all(who, compare_run.scalars, {"count": count}), few)
+    rows += _measured(_SCALARS, rounds)
     seconds = settings.size(10, 2)
-    found = alternate(_all(who, compare_run.killed, {"seconds": seconds}), settings.once())
-    rows += _measured(_KILLED, found)
+    rounds = alternate(_all(who, compare_run.killed, {"seconds": seconds}), settings.once())
+    rows += _measured(_KILLED, rounds)
     setting = (
         f"{versions}. Training: a Wide & Deep network with 26 fields and two tables of 100,000 "
         f"rows, {steps} steps in graph mode; at every tenth step the loss and five histograms, of "
@@ -113,10 +113,10 @@ def _all(who: list[str], function: Measuring, arguments: dict[str, object]) -> l
     return [_contestant(name, function, {"who": name, **arguments}) for name in who]
 
 
-def _measured(table: tuple[tuple[str, str, str], ...], found: Found) -> list[Row]:
+def _measured(table: tuple[tuple[str, str, str], ...], rounds: Rounds) -> list[Row]:
     rows = []
     for what, unit, key in table:
-        rows += _rows(what, unit, {name: column(found, name, key) for name in found})
+        rows += _rows(what, unit, {name: column(rounds, name, key) for name in rounds})
     return rows
 
 

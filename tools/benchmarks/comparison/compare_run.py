@@ -26,10 +26,10 @@ def scalars(work: str, who: str, count: int) -> dict[str, float]:
     A run of Aim stays locked until the process that has written it is gone.
     """
     written = call(write, work=work, who=who, count=count)
-    found = call(read, work=work, who=who)
-    if found["count"] != count:
-        raise RuntimeError(f"{found['count']} values were read, not {count}")
-    return {**written, "read": found["seconds"]}
+    read_back = call(read, work=work, who=who)
+    if read_back["count"] != count:
+        raise RuntimeError(f"{read_back['count']} values were read, not {count}")
+    return {**written, "read": read_back["seconds"]}
 
 
 def write(work: str, who: str, count: int) -> dict[str, float]:
@@ -55,8 +55,8 @@ def write(work: str, who: str, count: int) -> dict[str, float]:
 def read(work: str, who: str) -> dict[str, float]:
     """Reads all steps back; imports of the package count."""
     with Stopwatch() as reading:
-        found = LOGGERS[who][0].steps(Path(work, "run"))
-    return {"count": len(found), "last": max(found, default=0), **reading.result()}
+        steps = LOGGERS[who][0].steps(Path(work, "run"))
+    return {"count": len(steps), "last": max(steps, default=0), **reading.result()}
 
 
 def endless(work: str, who: str) -> dict[str, float]:
@@ -89,12 +89,12 @@ def killed(work: str, who: str, seconds: float) -> dict[str, float]:
     child.wait()
     lines = [line.split() for line in progress.read_text().splitlines()]
     times = {int(step): float(at) for step, at in lines}
-    found = call(read, work=work, who=who)
+    read_back = call(read, work=work, who=who)
     began = min(times.values())
     return {
-        "lost": len(times) - found["count"],
+        "lost": len(times) - read_back["count"],
         "written": len(times),
-        "lost_secs": max(times.values()) - times.get(int(found["last"]), began),
+        "lost_secs": max(times.values()) - times.get(int(read_back["last"]), began),
     }
 
 

@@ -64,8 +64,8 @@ class Records(Logger):
     def steps(folder: Path) -> list[int]:
         import rec_summary
 
-        found = rec_summary.load(folder).scalars()
-        return list(found.loc[found["tag"] == _LOSS, "step"])
+        scalars = rec_summary.load(folder).scalars()
+        return list(scalars.loc[scalars["tag"] == _LOSS, "step"])
 
 
 class EventFiles(Logger):
@@ -88,8 +88,8 @@ class EventFiles(Logger):
     def steps(folder: Path) -> list[int]:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        found = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
-        return [each.step for each in found.Scalars(_LOSS)] if found.Tags()["scalars"] else []
+        events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+        return [point.step for point in events.Scalars(_LOSS)] if events.Tags()["scalars"] else []
 
 
 class WeightsAndBiases(Logger):
@@ -169,8 +169,8 @@ class Aim(Logger):
         # Without the index that `aim up` makes, a run is found only if it is opened to be written.
         every = repo.list_all_runs()
         runs = [Run(name, repo=repo, system_tracking_interval=None) for name in every]
-        found = [metric for run in runs for metric in run.metrics() if metric.name == _LOSS]
-        return [int(step) for metric in found for step in metric.data.items_list()[0]]
+        losses = [metric for run in runs for metric in run.metrics() if metric.name == _LOSS]
+        return [int(step) for metric in losses for step in metric.data.items_list()[0]]
 
 
 LOGGERS: dict[str, tuple[type[Logger], str]] = {
@@ -207,7 +207,9 @@ class LoggingCallback(Callback):
             return
         self._logger.scalar(step, float(params.net_outputs.asnumpy()))
         parameters = params.network.trainable_params()
-        self._logger.histograms(step, {each.name: each.asnumpy() for each in parameters})
+        self._logger.histograms(
+            step, {parameter.name: parameter.asnumpy() for parameter in parameters}
+        )
 
     def on_train_end(self, run_context: Any) -> None:
         self._logger.close()

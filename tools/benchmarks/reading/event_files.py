@@ -32,14 +32,14 @@ def events(logdir: Path) -> int:
     return sum(frames(path) - 1 for path in logdir.rglob("*tfevents*"))
 
 
-def check(found: int, expected: int) -> None:
+def check(written: int, expected: int) -> None:
     """Checks that a contestant did all of its work.
 
     Raises:
         RuntimeError: It did less.
     """
-    if found < expected:
-        raise RuntimeError(f"{found} events were written, not {expected}")
+    if written < expected:
+        raise RuntimeError(f"{written} events were written, not {expected}")
 
 
 def ours(
@@ -115,15 +115,15 @@ def peer_histograms(work: str, records: str, count: int, package: str) -> dict[s
 
     raw = [
         {
-            "min": each.min,
-            "max": each.max,
-            "num": each.count,
-            "sum": each.sum,
+            "min": histogram.min,
+            "max": histogram.max,
+            "num": histogram.count,
+            "sum": histogram.sum,
             "sum_squares": 0.0,
-            "bucket_limits": [bucket.left + bucket.width for bucket in each.buckets],
-            "bucket_counts": [bucket.count for bucket in each.buckets],
+            "bucket_limits": [bucket.left + bucket.width for bucket in histogram.buckets],
+            "bucket_counts": [bucket.count for bucket in histogram.buckets],
         }
-        for each in synthetic_records.histograms()
+        for histogram in synthetic_records.histograms()
     ]
     different = len(raw)
     values = [

@@ -88,11 +88,14 @@ def _beside(
         records = {"records": str(base / "records"), "count": count}
         ours = Contestant("ours", event_files.ours, {**records, "warm_up": str(base / "few")})
         others = [
-            Contestant(each.name, each.function, {**records, **each.arguments}) for each in rivals
+            Contestant(rival.name, rival.function, {**records, **rival.arguments})
+            for rival in rivals
         ]
-        found = alternate([ours, *others], settings)
-    own = column(found, "ours")
-    return [speed(what, own, column(found, each.name), each.name, each.target) for each in rivals]
+        rounds = alternate([ours, *others], settings)
+    own = column(rounds, "ours")
+    return [
+        speed(what, own, column(rounds, rival.name), rival.name, rival.target) for rival in rivals
+    ]
 
 
 def export_memory(settings: Settings) -> tuple[str, list[Row]]:
@@ -102,15 +105,15 @@ def export_memory(settings: Settings) -> tuple[str, list[Row]]:
         settings.say(f"making {nbytes / 1e6:,.0f} MB of records")
         synthetic_records.write_mixture(base / "records", nbytes)
         arguments = {"records": str(base / "records"), "count": 1}
-        found = alternate([Contestant("ours", event_files.ours, arguments)], settings)
+        rounds = alternate([Contestant("ours", event_files.ours, arguments)], settings)
     setting = (
         f"{nbytes / 1e6:,.0f} MB of records: scalars, histograms, and a PNG every twentieth "
         "step. The most that the process had resident, interpreter and imports included."
     )
     target = Target("worst", "<", 150)
     return setting, [
-        Row("peak memory", "MB", column(found, "ours", "memory"), target=target),
-        Row("seconds for it", "s", column(found, "ours")),
+        Row("peak memory", "MB", column(rounds, "ours", "memory"), target=target),
+        Row("seconds for it", "s", column(rounds, "ours")),
     ]
 
 
@@ -138,8 +141,8 @@ def load(settings: Settings) -> tuple[str, list[Row]]:
                 ("tbparse", event_files.load_tbparse, "-logs"),
             )
         ]
-        found = alternate(contestants, settings)
-    own, peer = column(found, "ours"), column(found, "tbparse")
+        rounds = alternate(contestants, settings)
+    own, peer = column(rounds, "ours"), column(rounds, "tbparse")
     return setting, [speed("scalars to a DataFrame", own, peer, "tbparse", 10)]
 
 
@@ -159,9 +162,9 @@ def start(settings: Settings) -> tuple[str, list[Row]]:
         Contestant(name, readers.run, {"command": command, "warm_up": True})
         for name, command in commands.items()
     ]
-    found = alternate(contestants, settings.more(3))
-    peer = column(found, bare)
+    rounds = alternate(contestants, settings.more(3))
+    peer = column(rounds, bare)
     return setting, [
-        Row(name, "s", column(found, name), peer, bare, target=Target("ours", "<", limit))
+        Row(name, "s", column(rounds, name), peer, bare, target=Target("ours", "<", limit))
         for name, limit in (("rec-summary --help", 0.3), ("import rec_summary", 0.15))
     ]

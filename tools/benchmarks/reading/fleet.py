@@ -22,8 +22,8 @@ from ..child import idle_share, peak_memory
 from ..contest import (
     ROOT,
     Contestant,
-    Found,
     Measuring,
+    Rounds,
     Settings,
     alternate,
     call,
@@ -61,25 +61,25 @@ _IMAGE = ROOT / "docs" / "images" / "performance-fleet.png"
 
 def fleet(settings: Settings) -> tuple[str, list[Row]]:
     """Measures commands at several sizes, on several engines, and from a store."""
-    rounds, settings = settings, settings.once()
-    sizes = [settings.size(each, each // 20) for each in (1_000, 3_000, 10_000)]
+    repeated, settings = settings, settings.once()
+    sizes = [settings.size(count, count // 20) for count in (1_000, 3_000, 10_000)]
     groups, ranks = settings.size(50, 3), settings.size(256, 16)
     idle = settings.size(10, 2)
     rows: list[Row] = []
     with temporary_directory() as base:
-        found: Found = {}
+        rounds: Rounds = {}
         for size in sizes:
             settings.say(f"making records: {size:,} runs")
             records = str(base / f"runs_{size}")
             call(make, folder=records, runs=size, ranks=1, starts=_STARTS)
             here = _commands(settings, records, idle)
-            found[str(size)] = [
-                {f"{name} {what}": each[what] for name, each in here.items() for what in each}
+            rounds[str(size)] = [
+                {f"{name} {what}": cost[what] for name, cost in here.items() for what in cost}
             ]
             rows += _rows(f"{size:,} runs", here, largest=size == sizes[-1])
         panels = [
             Panel(
-                f"{name} ({unit})", [column(found, str(size), f"{name} {what}") for size in sizes]
+                f"{name} ({unit})", [column(rounds, str(size), f"{name} {what}") for size in sizes]
             )
             for name in ("lineage", "export")
             for what, unit in (("cpu", "CPU s"), ("memory", "MB"))
@@ -90,7 +90,7 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
         records = str(base / "ranks")
         call(make, folder=records, runs=groups, ranks=ranks, starts=1)
         rows += _rows(f"{groups} runs of {ranks} ranks", _commands(settings, records, idle))
-        rows += _engines(rounds, str(base / f"runs_{sizes[1]}"), f"{sizes[1]:,} runs")
+        rows += _engines(repeated, str(base / f"runs_{sizes[1]}"), f"{sizes[1]:,} runs")
         stored = settings.size(300, 50)
         records = str(base / "stored")
         call(make, folder=records, runs=stored, ranks=1, starts=_STARTS)
@@ -110,19 +110,19 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
 
 def _commands(settings: Settings, records: str, idle: float) -> dict[str, dict[str, float]]:
     """Measures each command once on some records."""
-    found = {}
+    costs = {}
     for name, words in _COMMANDS.items():
         settings.say(f"{name} of {Path(records).name}")
-        found[name] = _measure_in(settings, run, command=_words(words, records))
+        costs[name] = _measure_in(settings, run, command=_words(words, records))
     for name, words in _LASTING.items():
         settings.say(f"{name} of {Path(records).name}")
-        found[name] = _measure_in(settings, last, command=_words(words, records), idle=idle)
-    return found
+        costs[name] = _measure_in(settings, last, command=_words(words, records), idle=idle)
+    return costs
 
 
-def _rows(what: str, found: dict[str, dict[str, float]], *, largest: bool = False) -> list[Row]:
+def _rows(what: str, costs: dict[str, dict[str, float]], *, largest: bool = False) -> list[Row]:
     rows = []
-    for name, each in found.items():
+    for name, cost in costs.items():
         begun = {"view": ", first page", "watch": ", begun", "tail": ", begun"}.get(name, "")
         judged = _TARGETS if largest else {}
         for key, part, unit in (
@@ -130,10 +130,10 @@ def _rows(what: str, found: dict[str, dict[str, float]], *, largest: bool = Fals
             ("memory", f"{begun}, memory", "MB"),
         ):
             row = f"{what}: {name}{part}"
-            rows.append(Row(row, unit, [each[key]], target=judged.get((name, key))))
-        if "idle" in each:
+            rows.append(Row(row, unit, [cost[key]], target=judged.get((name, key))))
+        if "idle" in cost:
             target = judged.get((name, "idle"))
-            rows.append(Row(f"{what}: {name}, idle", _SHARE, [100 * each["idle"]], target=target))
+            rows.append(Row(f"{what}: {name}, idle", _SHARE, [100 * cost["idle"]], target=target))
     return rows
 
 
@@ -155,12 +155,12 @@ def _engines(settings: Settings, records: str, what: str) -> list[Row]:
                 continue
             arguments = {"engine": engine, "command": _words(words, records)}
             ways[engine] = Contestant(engine, on_cluster, arguments)
-        found = alternate(list(ways.values()), settings)
-        one = column(found, _ONE)
+        rounds = alternate(list(ways.values()), settings)
+        one = column(rounds, _ONE)
         for way in list(ways)[1:]:
             called = way if way == _TWO else f"two workers of {way.capitalize()}"
             bound = 1.6 if name == "export" and way == _TWO else None
-            rows.append(speed(f"{what}: {name}, {called}", column(found, way), one, _ONE, bound))
+            rows.append(speed(f"{what}: {name}, {called}", column(rounds, way), one, _ONE, bound))
     return rows
 
 
@@ -172,13 +172,13 @@ def _store(settings: Settings, records: str, runs: int, idle: float) -> list[Row
     rows = []
     for name, words in {**_COMMANDS, "watch": _LASTING["watch"]}.items():
         settings.say(f"{name} from a store")
-        found = _measure_in(settings, from_store, records=records, words=words, idle=idle)
+        cost = _measure_in(settings, from_store, records=records, words=words, idle=idle)
         what = f"{runs:,} runs in a store: {name}"
-        rows.append(Row(what, "s", [found["seconds"]]))
-        rows.append(Row(f"{what}, memory", "MB", [found["memory"]]))
-        rows.append(Row(f"{what}, requests", "", [found["requests"]]))
-        if "idle" in found:
-            rows.append(Row(f"{what}, idle", _SHARE, [100 * found["idle"]]))
+        rows.append(Row(what, "s", [cost["seconds"]]))
+        rows.append(Row(f"{what}, memory", "MB", [cost["memory"]]))
+        rows.append(Row(f"{what}, requests", "", [cost["requests"]]))
+        if "idle" in cost:
+            rows.append(Row(f"{what}, idle", _SHARE, [100 * cost["idle"]]))
     return rows
 
 
@@ -205,8 +205,8 @@ def last(work: str, command: list[str], idle: float) -> dict[str, float]:
                 raise RuntimeError(f"{words} does not come to rest")
         seconds = time.monotonic() - began - (0 if shows_pages else _STILL_SECS)
         used = sum(known.cpu_times()[:2])
-        found = {"seconds": seconds, "cpu": used, "memory": peak_memory(process.pid)}
-        return found if shows_pages else {**found, "idle": idle_share(known, idle)}
+        cost = {"seconds": seconds, "cpu": used, "memory": peak_memory(process.pid)}
+        return cost if shows_pages else {**cost, "idle": idle_share(known, idle)}
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
@@ -262,8 +262,8 @@ def from_store(work: str, records: str, words: str, idle: float) -> dict[str, fl
         store.put(records, "fleet/records", recursive=True)
         before = log.read_text().count("HTTP/1.1")
         command = _words(words, "s3://fleet/records")
-        found = last(work, command, idle) if words in _LASTING.values() else run(work, command)
-        return {**found, "requests": log.read_text().count("HTTP/1.1") - before}
+        cost = last(work, command, idle) if words in _LASTING.values() else run(work, command)
+        return {**cost, "requests": log.read_text().count("HTTP/1.1") - before}
     finally:
         server.terminate()
         server.wait()
@@ -296,6 +296,6 @@ def _words(words: str, records: str) -> list[str]:
 
 
 def _measure_in(settings: Settings, function: Measuring, **arguments: Any) -> dict[str, float]:
-    found = call(function, **arguments)
-    settings.disturbance.append(found["others"])
-    return found
+    cost = call(function, **arguments)
+    settings.disturbance.append(cost["others"])
+    return cost

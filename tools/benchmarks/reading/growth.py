@@ -49,7 +49,8 @@ def growth(settings: Settings) -> tuple[str, list[Row]]:
         exponent = math.log2(min(seconds[2]) / min(seconds[1]))
         settings.say(f"{name}: exponent {exponent:.2f}")
         rows += [
-            Row(f"{size:,} {name}", "s", each) for size, each in zip(sizes, seconds, strict=True)
+            Row(f"{size:,} {name}", "s", rounds)
+            for size, rounds in zip(sizes, seconds, strict=True)
         ]
         rows.append(Row(f"{name}: exponent", "", [exponent]))
     setting = (
@@ -60,7 +61,7 @@ def growth(settings: Settings) -> tuple[str, list[Row]]:
 
 
 def _write(folder: Path, rank: int, events: list[Event]) -> None:
-    payloads = (each.SerializeToString() for each in events)
+    payloads = (message.SerializeToString() for message in events)
     write_payloads(folder / summary_name(_BEGUN, rank), *payloads)
 
 
@@ -141,8 +142,8 @@ def _delete(records: Path, logs: Path) -> None:
     shutil.move(records, logs)
     records.mkdir()
     while firing:
-        each = next(news)
-        firing -= isinstance(each, Transition) and not each.firing
+        change = next(news)
+        firing -= isinstance(change, Transition) and not change.firing
     stop.set()
     records.rmdir()
     shutil.move(logs, records)

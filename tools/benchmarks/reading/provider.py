@@ -16,7 +16,7 @@ import psutil
 from tools.tensorboard_pages.server import TensorBoardServer
 
 from ..child import idle_share, peak_memory
-from ..contest import Contestant, Found, Settings, alternate, call, column, temporary_directory
+from ..contest import Contestant, Rounds, Settings, alternate, call, column, temporary_directory
 from ..results import Row, Target, cost
 from ..synthetic_records import write_scalars
 from . import readers
@@ -45,22 +45,22 @@ def provider(settings: Settings) -> tuple[str, list[Row]]:
         f"{many:,} runs of {_STEPS} steps": (many, _TAGS, _STEPS),
     }
     for what, shape in shapes.items():
-        found, export = _contest(settings, *shape, {"idle": seconds})
-        ours, peers = (column(found, name) for name in (_OURS, _PEER))
-        whole = [export + each for each in peers]
+        rounds, export = _contest(settings, *shape, {"idle": seconds})
+        ours, peers = (column(rounds, name) for name in (_OURS, _PEER))
+        whole = [export + peer for peer in peers]
         last = f"{what}: last step shown"
         rows.append(cost(last, "s", ours, whole, "export, then rustboard", 1))
         rows.append(cost(last, "s", ours, peers, "rustboard alone"))
-        every = (column(found, name, "whole") for name in (_OURS, _PEER))
+        every = (column(rounds, name, "whole") for name in (_OURS, _PEER))
         rows.append(cost(f"{what}: all shown", "s", *every, "rustboard alone"))
-        rows.append(_memory(what, found))
-        rows.append(_idle(what, found))
+        rows.append(_memory(what, rounds))
+        rows.append(_idle(what, rounds))
     settle = settings.size(_REST_OF_RUNS_SECS, 2)
     arguments = {"idle": seconds, "settle": settle}
-    found, _ = _contest(settings, idle, _TAGS, _STEPS, arguments)
-    rows.append(_idle(f"{idle:,} runs at rest", found, Target("ours", "<", 1)))
-    found, _ = _contest(settings, _PAGE_RUNS, 1, page, {"requests": settings.size(10, 3)})
-    answers = (column(found, name, "answer") for name in (_OURS, _PEER))
+    rounds, _ = _contest(settings, idle, _TAGS, _STEPS, arguments)
+    rows.append(_idle(f"{idle:,} runs at rest", rounds, Target("ours", "<", 1)))
+    rounds, _ = _contest(settings, _PAGE_RUNS, 1, page, {"requests": settings.size(10, 3)})
+    answers = (column(rounds, name, "answer") for name in (_OURS, _PEER))
     what = f"1,000 points of {_PAGE_RUNS} runs"
     rows.append(cost(what, "s", *answers, "rustboard", 1.5))
     setting = (
@@ -80,7 +80,7 @@ def provider(settings: Settings) -> tuple[str, list[Row]]:
 
 def _contest(
     settings: Settings, runs: int, series: int, steps: int, arguments: dict[str, Any]
-) -> tuple[Found, float]:
+) -> tuple[Rounds, float]:
     """Measures both on the same records; returns that, and the time of the export in seconds."""
     with temporary_directory() as base:
         records, logs = str(base / "records"), str(base / "logs")
@@ -124,7 +124,7 @@ def load(
         address = server.url.removeprefix("http://")
         connection = http.client.HTTPConnection(address, timeout=_ANSWER_SECS)
         names, tag = _names(runs), f"metric_{series - 1}/auto"  # what each run has recorded last
-        found = {}
+        measured = {}
         for what, gap in (("seconds", steps), ("whole", max(steps // 10, 1))):
             for batch in (names[at : at + _BATCH] for at in range(0, runs, _BATCH)):
                 # Answers cost the same on both ways, but are not what is measured.
@@ -134,15 +134,15 @@ def load(
                         continue
                     known = _complete(connection, tag, batch, steps, gap)
                     batch = [name for name in batch if name not in known]
-            found[what] = time.monotonic() - began
-        found["memory"] = _peak(process)
+            measured[what] = time.monotonic() - began
+        measured["memory"] = _peak(process)
         if requests:
-            found["answer"] = _page(connection, tag, requests)
-            found["memory"] = _peak(process)
+            measured["answer"] = _page(connection, tag, requests)
+            measured["memory"] = _peak(process)
         if idle:
             time.sleep(settle)
-            found["idle"] = idle_share(process, idle)
-        return found
+            measured["idle"] = idle_share(process, idle)
+        return measured
 
 
 def _complete(
@@ -183,19 +183,21 @@ def _page(connection: http.client.HTTPConnection, tag: str, requests: int) -> fl
 def _peak(process: psutil.Process) -> float:
     """Returns the most memory that a process and its children had, in MB."""
     family = [process, *process.children(recursive=True)]
-    return sum(peak_memory(each.pid) for each in family)
+    return sum(peak_memory(member.pid) for member in family)
 
 
 def _names(runs: int) -> list[str]:
     return [f"run_{number:05}" for number in range(runs)]
 
 
-def _memory(what: str, found: Found) -> Row:
-    ours, peers = (column(found, name, "memory") for name in (_OURS, _PEER))
+def _memory(what: str, rounds: Rounds) -> Row:
+    ours, peers = (column(rounds, name, "memory") for name in (_OURS, _PEER))
     target = Target("ours", "<=", 300)
     return Row(f"{what}: memory", "MB", ours, peers, "rustboard", target=target)
 
 
-def _idle(what: str, found: Found, target: Target | None = None) -> Row:
-    ours, peers = ([100 * each for each in column(found, name, "idle")] for name in (_OURS, _PEER))
+def _idle(what: str, rounds: Rounds, target: Target | None = None) -> Row:
+    ours, peers = (
+        [100 * share for share in column(rounds, name, "idle")] for name in (_OURS, _PEER)
+    )
     return Row(f"{what}: idle", "% of a core", ours, peers, "rustboard", target=target)

@@ -50,11 +50,11 @@ def read(settings: Settings) -> tuple[str, list[Row]]:
             ]
             contestants.append(Contestant(_BARE, bare_loop, {"records": records}))
             contestants.append(Contestant(_RUSTBOARD, rustboard, {"logs": logs}))
-            found = alternate(contestants, settings)
+            rounds = alternate(contestants, settings)
         what = f"{count:,} scalars" if kind == "scalars" else f"{count:,} steps of a mix"
-        base_cpu, base_memory = (column(found, "export", each) for each in ("cpu", "memory"))
-        for name in found:
-            cpu, memory = (column(found, name, each) for each in ("cpu", "memory"))
+        base_cpu, base_memory = (column(rounds, "export", key) for key in ("cpu", "memory"))
+        for name in rounds:
+            cpu, memory = (column(rounds, name, key) for key in ("cpu", "memory"))
             rows.append(cost(f"{what}: {name}, CPU", "s", cpu, base_cpu, "export"))
             rows.append(cost(f"{what}: {name}, peak memory", "MB", memory, base_memory, "export"))
     setting = (

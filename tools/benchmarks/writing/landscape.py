@@ -29,8 +29,10 @@ def landscape(settings: Settings) -> tuple[str, list[Row]]:
             Contestant(who, compute, {"run": str(base / "run"), "who": who})
             for who in ("ours", "mindspore")
         ]
-        found = alternate(both, settings)
-    ours, theirs = ([points / each for each in column(found, who)] for who in ("ours", "mindspore"))
+        rounds = alternate(both, settings)
+    ours, theirs = (
+        [points / seconds for seconds in column(rounds, who)] for who in ("ours", "mindspore")
+    )
     ratio = [one / other for one, other in zip(ours, theirs, strict=True)]
     rows = [Row(f"{size} × {size} grid", "points/s", ours, theirs, _PEER, ratio, "speed")]
     times = settings.size(30, 5)
@@ -47,8 +49,8 @@ def landscape(settings: Settings) -> tuple[str, list[Row]]:
         )
         for kind in ("first", "reservoir")
     ]
-    found = alternate(thread, settings)
-    rows += [Row(name, "ms", column(found, name, "median")) for name in found]
+    rounds = alternate(thread, settings)
+    rows += [Row(name, "ms", column(rounds, name, "median")) for name in rounds]
     setting = (
         f"A Wide & Deep network, {len(_STEPS)} checkpoints, {_SAMPLES} samples, graph mode; each "
         "landscape in a process of its own, from the call to the record on disk, compilation "
@@ -116,12 +118,12 @@ def checkpoint(work: str, rows: int, width: int, times: int) -> dict[str, float]
 
     network = nn.SequentialCell(nn.Embedding(rows, width), nn.Dense(width, 1))
     checkpoints = _checkpoints(work, policy=SavePolicy(EverySteps(1)), replay=None)
-    found = []
+    milliseconds = []
     for number in range(1, times + 1):
-        found.append(_milliseconds(partial(checkpoints.take, network, number, 0)))
+        milliseconds.append(_milliseconds(partial(checkpoints.take, network, number, 0)))
         time.sleep(0.1)  # the writer finishes before the next one
     checkpoints.close()
-    return {"median": statistics.median(found)}
+    return {"median": statistics.median(milliseconds)}
 
 
 def replay(work: str, kind: str, times: int) -> dict[str, float]:
@@ -131,9 +133,9 @@ def replay(work: str, kind: str, times: int) -> dict[str, float]:
 
     checkpoints = _checkpoints(work, replay=kind, num_samples=2048)
     batch = [Tensor(np.random.default_rng(0).integers(0, 9, (64, 26), dtype=np.int32))]
-    found = [_milliseconds(partial(checkpoints.add_rows, batch)) for _ in range(times)]
+    milliseconds = [_milliseconds(partial(checkpoints.add_rows, batch)) for _ in range(times)]
     checkpoints.close()
-    return {"median": statistics.median(found)}
+    return {"median": statistics.median(milliseconds)}
 
 
 def _checkpoints(folder: str, **options: Any) -> Any:

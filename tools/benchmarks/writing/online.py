@@ -18,14 +18,14 @@ _MIB = 1 << 20
 def online(settings: Settings) -> tuple[str, list[Row]]:
     """Trains once, for a million steps."""
     steps = settings.size(1_000_000, 4_000)
-    found = alternate([Contestant("ours", train, {"steps": steps})], settings.once())
+    rounds = alternate([Contestant("ours", train, {"steps": steps})], settings.once())
     setting = (
         f"{steps:,} steps of `online_train` with collect_freq=10, record files of 4 MiB and at "
         f"most 32 MiB of them; {_SAMPLES} samples, memory without the first tenth of them."
     )
     units = {"memory, least": "MiB", "memory, most": "MiB", "memory, slope": "MiB/million steps"}
     units |= {"disk, most": "MiB", "files, most": "files", "pace": "steps/s", "failures": "counted"}
-    return setting, [Row(what, unit, column(found, "ours", what)) for what, unit in units.items()]
+    return setting, [Row(what, unit, column(rounds, "ours", what)) for what, unit in units.items()]
 
 
 def train(work: str, steps: int) -> dict[str, float]:
@@ -67,7 +67,9 @@ def train(work: str, steps: int) -> dict[str, float]:
     def rows() -> Iterator[tuple[Any, Any]]:
         random = np.random.default_rng(0)
         ids = [random.integers(0, _VOCABULARY, (_BATCH, 2), dtype=np.int32) for _ in range(64)]
-        yield from itertools.cycle([(each, (each[:, :1] % 2).astype(np.float32)) for each in ids])
+        yield from itertools.cycle(
+            [(batch, (batch[:, :1] % 2).astype(np.float32)) for batch in ids]
+        )
 
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     network = Network()
@@ -80,15 +82,15 @@ def train(work: str, steps: int) -> dict[str, float]:
     stream = GeneratorDataset(rows, ["ids", "label"])
     model.online_train(stream, callbacks=[collector, Watch()], dataset_sink_mode=False)
     pace = steps / (time.perf_counter() - began)
-    found = np.array(samples, dtype=np.float64)
-    settled = found[_SAMPLES // 10 :]
+    watched = np.array(samples, dtype=np.float64)
+    settled = watched[_SAMPLES // 10 :]
     memory = settled[:, 1] / _MIB
     return {
         "memory, least": memory.min(),
         "memory, most": memory.max(),
         "memory, slope": np.polyfit(settled[:, 0] / 1e6, memory, 1)[0],
-        "disk, most": found[:, 2].max() / _MIB,
-        "files, most": found[:, 3].max(),
+        "disk, most": watched[:, 2].max() / _MIB,
+        "files, most": watched[:, 3].max(),
         "pace": pace,
         "failures": sum(collector.troubles.values()),
     }

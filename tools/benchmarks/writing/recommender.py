@@ -26,7 +26,7 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
     steps, long = settings.size(1000, 200), settings.size(4000, 800)
     few = settings.size(300, 200)  # as a report with the default window sorts all examples so far
     windows = (("TorchRec", _WINDOW, steps), ("default window", _PEER_WINDOW, few))
-    found = alternate(
+    rounds = alternate(
         [
             Contestant("batch", large_batches, {"times": times}),
             Contestant("ours", two_tasks, {"steps": steps}),
@@ -55,14 +55,14 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
     rows = []
     for name, *_ in windows:
         for what, bound in (("training thread", 0.1), ("CPU", 0.5)):
-            ours, peer = column(found, "ours", what), column(found, name, what)
+            ours, peer = column(rounds, "ours", what), column(rounds, name, what)
             at_most, which = (bound, "") if name == "TorchRec" else (None, f"; {name}")
             row = f"two tasks: {what}, a step{which}"
             rows.append(cost(row, "ms", ours, peer, "TorchRec", at_most))
-    added = column(found, "step", "added")
+    added = column(rounds, "step", "added")
     rows.append(Row("step of 5 ms: added", "%", added, target=Target("ours", "<=", 3)))
     what = ("hook, median", "hook, p99", "hook, largest", "hook CPU, mean", "writer CPU")
-    rows += [Row(f"large batch: {each}", "ms", column(found, "batch", each)) for each in what]
+    rows += [Row(f"large batch: {each}", "ms", column(rounds, "batch", each)) for each in what]
     return setting, rows
 
 
@@ -126,7 +126,7 @@ def _scored() -> list[list[Any]]:
         for shift in (2.0, 4.0):
             scores = 1 / (1 + np.exp(shift - random.normal(size=_BATCH)))
             arrays += [scores, random.random(_BATCH) < scores]
-        batches.append([each.astype(np.float32) for each in arrays])
+        batches.append([array.astype(np.float32) for array in arrays])
     return batches
 
 
@@ -269,7 +269,7 @@ def _steps(
     recorder.open(0)
     telemetry = RecommenderTelemetry(options, recorder, troubles)
     telemetry.begin(StepView(Context(begun)), this_environment(), work)
-    views = [StepView(Context(each)) for each in steps]
+    views = [StepView(Context(arguments)) for arguments in steps]
 
     def step_of(number: int) -> None:
         telemetry.begin_step()

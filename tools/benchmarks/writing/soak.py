@@ -22,7 +22,7 @@ import numpy as np
 
 from ..child import Stopwatch, peak_memory
 from ..contest import ROOT, Contestant, Settings, alternate, call, column, temporary_directory
-from ..plots import tidied
+from ..plots import INK, tidied
 from ..results import Row, Target
 
 _STEPS = 1_000_000_000
@@ -38,7 +38,7 @@ _POLL_SECS = 0.02
 _ROWS = 400  # of pixels
 _LOSS = "loss/auto"
 _WALL_TIME, _STEP, _SUMMARY = 1, 2, 5  # fields of an event
-_INK, _PALE, _BOUND = "#1f4e79", "#c9d9ea", "#a33b20"
+_PALE, _BOUND = "#c9d9ea", "#a33b20"
 _PICTURE = ROOT / "docs" / "images" / "operations-year.png"
 _LIMIT_SECS = 600.0
 _MB = 1e6
@@ -71,45 +71,47 @@ def soak(settings: Settings) -> tuple[str, list[Row]]:
     records, budget = round(_STEPS // _INTERVAL * scale), max(round(_BUDGET * scale), 1 << 20)
     with temporary_directory() as base:
         folder = str(base / "records" / "year")
-        place = {"folder": folder, "records": records}
+        arguments = {"folder": folder, "records": records}
         settings.say(f"writing {records:,} records under {budget / _MB:,.0f} MB")
-        found = call(write, **place, budget=budget)
-        settings.disturbance.append(found["others"])
-        checked = call(check, **place)
+        written = call(write, **arguments, budget=budget)
+        settings.disturbance.append(written["others"])
+        checked = call(check, **arguments)
         readers = [
-            Contestant("view", view, place),
-            Contestant("load", load, place),
-            Contestant("tail", tail, place),
-            Contestant("tail --since 1d", tail, {**place, "since": "1d"}),
+            Contestant("view", view, arguments),
+            Contestant("load", load, arguments),
+            Contestant("tail", tail, arguments),
+            Contestant("tail --since 1d", tail, {**arguments, "since": "1d"}),
         ]
         read = alternate(readers, settings)
         if not settings.quick:
             _draw(base / "records", records, budget)
-    seconds = {name: [each["seconds"] for each in every] for name, every in read.items()}
     simulated = records * _INTERVAL / 1_000
     numbers: dict[str, tuple[str, list[float]]] = {
-        "written": ("GB", [found["written"] / 1e9]),
-        "on disk at the end": ("MB", [found["bytes"] / _MB]),
-        "on disk, most, of budget and a file": ("of it", [found["most"] / (budget * 33 / 32)]),
-        "files, most": ("files", [found["files"]]),
-        "writer, peak memory": ("MB", [found["memory"]]),
-        "writer, CPU a record": ("µs", [found["cpu"] / records * 1e6]),
-        _COMPACTION: ("%", [100 * found["compaction"] / simulated]),
-        "failures of telemetry": ("counted", [found["troubles"]]),
-        "last point in view": ("s", seconds["view"]),
+        "written": ("GB", [written["written"] / 1e9]),
+        "on disk at the end": ("MB", [written["bytes"] / _MB]),
+        "on disk, most, of budget and a file": ("of it", [written["most"] / (budget * 33 / 32)]),
+        "files, most": ("files", [written["files"]]),
+        "writer, peak memory": ("MB", [written["memory"]]),
+        "writer, CPU a record": ("µs", [written["cpu"] / records * 1e6]),
+        _COMPACTION: ("%", [100 * written["compaction"] / simulated]),
+        "failures of telemetry": ("counted", [written["troubles"]]),
+        "last point in view": ("s", column(read, "view")),
         "all points in view": ("s", column(read, "view", "all")),
         "all points in view, CPU": ("s", column(read, "view", "cpu")),
-        _LOAD: ("s", seconds["load"]),
+        _LOAD: ("s", column(read, "load")),
         f"{_LOAD}, CPU": ("s", column(read, "load", "cpu")),
         "points of the loss that stay": ("points", [checked["points"]]),
-        "tail --once --since 1d": ("s", seconds["tail --since 1d"]),
-        "tail --once, all records": ("s", seconds["tail"]),
+        "tail --once --since 1d": ("s", column(read, "tail --since 1d")),
+        "tail --once, all records": ("s", column(read, "tail")),
         "least and greatest loss, difference": ("in all", [checked["extremes"]]),
         _MOVED: ("pixels", [checked["moved"]]),
         "columns of the coarsest tenth": ("columns", [checked["columns"]]),
         "columns with a difference of more than a pixel in 400": ("%", [checked["different"]]),
     }
-    rows = [Row(what, *each, target=_TARGETS.get(what)) for what, each in numbers.items()]
+    rows = [
+        Row(what, unit, values, target=_TARGETS.get(what))
+        for what, (unit, values) in numbers.items()
+    ]
     setting = (
         f"A year of {records * _INTERVAL:,} steps, of which each {_INTERVAL}th is recorded, "
         f"under a budget of {budget / _MB:,.0f} MB: {scale:g} of 10^9 steps and of 1 GiB. Both "
@@ -131,11 +133,11 @@ def losses(records: int) -> Iterator[Any]:
     """Yields the losses of all records, in blocks of shape [block]; the same each time."""
     for first in range(0, records, _BLOCK):
         random = np.random.default_rng((7, first))
-        places = np.arange(first, min(first + _BLOCK, records))
-        part = places / records
+        indices = np.arange(first, min(first + _BLOCK, records))
+        part = indices / records
         values = 0.35 + 0.4 * np.exp(-30 * part) + 0.05 * np.sin(40 * part)
-        values += random.normal(0, 0.02, len(places))
-        peaks = random.random(len(places)) < 2e-5
+        values += random.normal(0, 0.02, len(indices))
+        peaks = random.random(len(indices)) < 2e-5
         values[peaks] += random.exponential(0.5, int(peaks.sum()))
         yield values.astype(np.float32)
 
@@ -173,7 +175,7 @@ def write(work: str, folder: str, records: int, budget: int) -> dict[str, float]
         "written": written,
         "bytes": nbytes,
         "most": most.nbytes,
-        "files": max(each.files for each in samples),
+        "files": max(sample.files for sample in samples),
         "memory": peak_memory(),
         "cpu": watch.cpu,
         "seconds": watch.seconds,
@@ -220,39 +222,41 @@ def _payloads(records: int, began: float) -> Iterator[bytes]:
     from rec_summary.records.format import wire
     from rec_summary.values.histogram import histogram
 
-    def scalars(**values: float) -> bytes:
-        found = [Summary.Value(tag=tag, scalar_value=each) for tag, each in values.items()]
-        return Summary(value=found).SerializeToString()
+    def serialised(**values: float) -> bytes:
+        scalars = [Summary.Value(tag=tag, scalar_value=value) for tag, value in values.items()]
+        return Summary(value=scalars).SerializeToString()
 
     random = np.random.default_rng(0)
     weights = [random.normal(0, 0.1 + n, 1_000).astype(np.float32) for n in range(16)]
-    rate = scalars(**{"learning_rate/auto": 1e-3})
-    head = scalars(**{_LOSS: 1.0})[:-4]
-    metrics = scalars(**{"recommender/auc/auto": 0.75, "recommender/calibration/auto": 1.01})
-    counters = scalars(**{f"rec_summary/{name}": 1.0 for name in ("records", "bytes", "dropped")})
+    rate = serialised(**{"learning_rate/auto": 1e-3})
+    head = serialised(**{_LOSS: 1.0})[:-4]
+    metrics = serialised(**{"recommender/auc/auto": 0.75, "recommender/calibration/auto": 1.01})
+    counters = serialised(
+        **{f"rec_summary/{name}": 1.0 for name in ("records", "bytes", "dropped")}
+    )
     layers = [
         Summary(
             value=[
-                Summary.Value(tag=f"layer_{layer}.weight/auto", histogram=histogram(each))
+                Summary.Value(tag=f"layer_{layer}.weight/auto", histogram=histogram(array))
                 for layer in range(2)
             ]
         ).SerializeToString()
-        for each in weights
+        for array in weights
     ]
-    place = 0
+    index = 0
     for block in losses(records):
         data = block.tobytes()
         for at in range(0, len(data), 4):
             values = head + data[at : at + 4] + rate
-            if place % _EVERY_METRICS == 0:
+            if index % _EVERY_METRICS == 0:
                 values += metrics
-            if place % _EVERY_HISTOGRAMS == 0:
-                values += layers[place // _EVERY_HISTOGRAMS % len(layers)] + counters
-            wall_time = began + _YEAR_SECS * place / records
-            place += 1
+            if index % _EVERY_HISTOGRAMS == 0:
+                values += layers[index // _EVERY_HISTOGRAMS % len(layers)] + counters
+            wall_time = began + _YEAR_SECS * index / records
+            index += 1
             yield (
                 wire.double_field(_WALL_TIME, wall_time)
-                + wire.int_field(_STEP, place * _INTERVAL)
+                + wire.int_field(_STEP, index * _INTERVAL)
                 + wire.bytes_field(_SUMMARY, values)
             )
 
@@ -281,9 +285,9 @@ def view(work: str, folder: str, records: int) -> dict[str, float]:
     index = RunIndex(folder)
     provider = RecordDataProvider(index)
     index.start()
-    end, found = began + _LIMIT_SECS, {}
+    end, served = began + _LIMIT_SECS, {}
     try:
-        while "all" not in found and time.perf_counter() < end:
+        while "all" not in served and time.perf_counter() < end:
             series = provider.read_scalars(
                 experiment_id="",
                 plugin_name="scalars",
@@ -293,13 +297,13 @@ def view(work: str, folder: str, records: int) -> dict[str, float]:
             now = time.perf_counter() - began
             points = [list(tags[_LOSS]) for tags in series.values() if _LOSS in tags]
             if points and points[0] and points[0][-1].step == records * _INTERVAL:
-                found.setdefault("seconds", now)
+                served.setdefault("seconds", now)
                 if points[0][0].step == _INTERVAL:
-                    found |= {"all": now, "cpu": time.process_time() - cpu}
+                    served |= {"all": now, "cpu": time.process_time() - cpu}
             time.sleep(_POLL_SECS)
     finally:
         index.close()
-    return found
+    return served
 
 
 def load(work: str, folder: str, records: int) -> dict[str, float]:
@@ -330,16 +334,16 @@ def check(work: str, folder: str, records: int) -> dict[str, float]:
 
     everything = np.concatenate(list(losses(records)))
     table = rec_summary.load(folder, tags="loss").scalars()
-    places = table["step"].to_numpy() // _INTERVAL - 1
+    indices = table["step"].to_numpy() // _INTERVAL - 1
     values = table["value"].to_numpy().astype(np.float32)
-    np.savez(Path(folder).with_suffix(".npz"), places=places, values=values)
-    assert (everything[places] == values).all()
+    np.savez(Path(folder).with_suffix(".npz"), indices=indices, values=values)
+    assert (everything[indices] == values).all()
     extremes = abs(float(values.min()) - float(everything.min()))
     extremes += abs(float(values.max()) - float(everything.max()))
     moved, different, fewest = 0, 0.0, _PIXELS
     for tenth in range(_TENTHS):
         first, last = records * tenth // _TENTHS, records * (tenth + 1) // _TENTHS
-        kept = slice(*np.searchsorted(places, (first, last)))
+        part = slice(*np.searchsorted(indices, (first, last)))
         widest = _widest(folder, first, last)
         columns = min((last - first) * _INTERVAL // widest, _PIXELS)
         if columns < 2:
@@ -347,7 +351,7 @@ def check(work: str, folder: str, records: int) -> dict[str, float]:
                 f"buckets of {widest:,} steps in tenth {tenth} leave {columns} columns to compare"
             )
         full = _extents(np.arange(last - first), everything[first:last], last - first, columns)
-        drawn = _extents(places[kept] - first, values[kept], last - first, columns)
+        drawn = _extents(indices[part] - first, values[part], last - first, columns)
         moved = max(moved, _moved(full, drawn))
         height = (full[1].max() - full[0].min()) / _ROWS
         apart = np.maximum(abs(full[0] - drawn[0]), abs(full[1] - drawn[1]))
@@ -392,10 +396,10 @@ def _summaries(folder: str) -> Iterator[tuple[Any, tuple[int, float], tuple[int,
                 yield file, begin, (int(last.steps[-1]), float(last.wall_times[-1]))
 
 
-def _extents(places: Any, values: Any, span: int, columns: int) -> tuple[Any, Any]:
+def _extents(indices: Any, values: Any, span: int, columns: int) -> tuple[Any, Any]:
     """Returns the least and the greatest value of each column of a picture."""
     least, greatest = np.full(columns, np.inf), np.full(columns, -np.inf)
-    column = places * columns // span
+    column = indices * columns // span
     np.minimum.at(least, column, values)
     np.maximum.at(greatest, column, values)
     return least, greatest
@@ -407,7 +411,7 @@ def _moved(full: tuple[Any, Any], drawn: tuple[Any, Any]) -> int:
         return 2  # something is drawn that was not recorded there
     if (drawn[0] == full[0]).all() and (drawn[1] == full[1]).all():
         return 0
-    least, greatest = (np.pad(each, 1, mode="edge") for each in drawn)
+    least, greatest = (np.pad(bound, 1, mode="edge") for bound in drawn)
     least = np.minimum(np.minimum(least[:-2], least[1:-1]), least[2:])
     greatest = np.maximum(np.maximum(greatest[:-2], greatest[1:-1]), greatest[2:])
     return 1 if (least <= full[0]).all() and (greatest >= full[1]).all() else 2
@@ -418,14 +422,14 @@ def _draw(base: Path, records: int, budget: int) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    samples = [_Disk(*each) for each in json.loads((base / "year.json").read_text())]
-    kept = np.load(base / "year.npz")
+    samples = [_Disk(*sample) for sample in json.loads((base / "year.json").read_text())]
+    stayed = np.load(base / "year.npz")
     days = 365 / records
     figure = Figure(figsize=(8.4, 6.6), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     disk, loss, apart = figure.subplots(3, 1, sharex=True)
-    when = [each.record * days for each in samples]
-    disk.plot(when, [each.nbytes / _MB for each in samples], color=_INK)
+    when = [sample.record * days for sample in samples]
+    disk.plot(when, [sample.nbytes / _MB for sample in samples], color=INK)
     disk.axhline(budget / _MB, color=_BOUND, linestyle="--", linewidth=1)
     disk.annotate("budget", (1, budget / _MB), xytext=(0, 3), textcoords="offset points")
     disk.set_ylim(0, 1.2 * budget / _MB)
@@ -434,16 +438,16 @@ def _draw(base: Path, records: int, budget: int) -> None:
     edges = np.arange(_PIXELS) * (365 / _PIXELS)
     for (least, greatest), colour, label in (
         (_extents(np.arange(records), everything, records, _PIXELS), _PALE, "all points"),
-        (_extents(kept["places"], kept["values"], records, _PIXELS), _INK, "points that stay"),
+        (_extents(stayed["indices"], stayed["values"], records, _PIXELS), INK, "points that stay"),
     ):
         edge = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.7}
-        style = edge if colour == _INK else {"facecolor": colour, "linewidth": 0}
+        style = edge if colour == INK else {"facecolor": colour, "linewidth": 0}
         loss.fill_between(edges, least, greatest, step="post", label=label, **style)
     loss.legend(fontsize=8, frameon=False, loc="upper right")
     loss.set_title("loss, least and greatest of each pixel", fontsize=10, loc="left")
-    counts = np.bincount(kept["places"] * _PIXELS // records, minlength=_PIXELS)
+    counts = np.bincount(stayed["indices"] * _PIXELS // records, minlength=_PIXELS)
     apart.step(
-        edges, records * _INTERVAL / _PIXELS / np.maximum(counts, 1), color=_INK, where="post"
+        edges, records * _INTERVAL / _PIXELS / np.maximum(counts, 1), color=INK, where="post"
     )
     apart.set_yscale("log")
     apart.set_title("steps for each point of the loss that stays", fontsize=10, loc="left")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..contest import Contestant, Found, Settings, alternate, column
+from ..contest import Contestant, Rounds, Settings, alternate, column
 from ..results import Row, Target, cost
 from . import training_run
 
@@ -69,28 +69,30 @@ def training(settings: Settings) -> tuple[str, list[Row]]:
     return setting, rows
 
 
-def _rows(found: Found, table: str) -> list[Row]:
+def _rows(rounds: Rounds, table: str) -> list[Row]:
     rows = [
-        Row(f"{table}: mean step without a callback", "ms", column(found, _NONE, "mean")),
-        Row(f"{table}: median step without", "ms", column(found, _NONE, "median")),
-        Row(f"{table}: CPU seconds without", "s", column(found, _NONE, "cpu")),
+        Row(f"{table}: mean step without a callback", "ms", column(rounds, _NONE, "mean")),
+        Row(f"{table}: median step without", "ms", column(rounds, _NONE, "median")),
+        Row(f"{table}: CPU seconds without", "s", column(rounds, _NONE, "cpu")),
     ]
     for frequency in _FREQUENCIES:
         for what, unit, key, is_added, at_most in _MEASURED:
-            both = [column(found, f"{who} {frequency}", key) for who in _WHO]
+            both = [column(rounds, f"{who} {frequency}", key) for who in _WHO]
             if is_added:
-                without = column(found, _NONE, key)
-                both = [[n - base for n, base in zip(each, without, strict=True)] for each in both]
+                without = column(rounds, _NONE, key)
+                both = [
+                    [n - base for n, base in zip(values, without, strict=True)] for values in both
+                ]
             start = f"{table}, collect_freq={frequency}:"
             rows.append(cost(f"{start} {what}", unit, *both, _PEER, at_most))
     return rows
 
 
-def _in_turns(found: Found, table: str) -> list[Row]:
+def _in_turns(rounds: Rounds, table: str) -> list[Row]:
     """Returns what the hooks add, where they are switched on and off within one training."""
     start = f"{table}, collect_freq=10, switched in turns:"
     ours, peer = (
-        (column(found, f"{who} in turns", "added"), column(found, f"{who} in turns", "without"))
+        (column(rounds, f"{who} in turns", "added"), column(rounds, f"{who} in turns", "without"))
         for who in _WHO
     )
     return [

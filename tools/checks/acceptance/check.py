@@ -60,12 +60,12 @@ def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
         )
         for loader, server in servers.items():
             shown_here = with_metrics_that_matter(items)
-            found = look(directly(shown_here) if loader == "records" else shown_here, server)
+            results = look(directly(shown_here) if loader == "records" else shown_here, server)
             for name in DASHBOARDS.keys() - items.keys():
                 items[name] = _seen(name, server)
             way = "read directly" if loader == "records" else f"in TensorBoard's {loader} loader"
-            print(f"\n{source.name} {way}\n{table(found)}")
-            wrong += sum(len(each.differences) for each in found)
+            print(f"\n{source.name} {way}\n{table(results)}")
+            wrong += sum(len(result.differences) for result in results)
     return wrong
 
 
@@ -74,7 +74,7 @@ def directly(items: Items) -> Items:
     running = ["STATUS_RUNNING", "STATUS_UNKNOWN"]
     sub_runs = {(f"{run}/running",) for (run,), _ in items["runs"]}
     return items | {
-        "runs": [each for each in items["runs"] if each[0] not in sub_runs],
+        "runs": [item for item in items["runs"] if item[0] not in sub_runs],
         "hparams": [
             (key, ["STATUS_RUNNING"] if value == running else value)
             for key, value in items["hparams"]
@@ -89,22 +89,24 @@ def with_metrics_that_matter(items: Items) -> Items:
     metrics = {key for key, _ in items["hparams"] if key[1] == "metric"}
     chosen = {key for key in metrics if metric_rank(key[3], key[2]) is not None} or metrics
     left_out = metrics - chosen
-    return items | {"hparams": [each for each in items["hparams"] if each[0] not in left_out]}
+    return items | {"hparams": [item for item in items["hparams"] if item[0] not in left_out]}
 
 
 def store(items: Items) -> None:
     """Writes dashboards.json, one entry a line."""
     parts = []
     for name in shown.MAPPED:
-        lines = [json.dumps(each, ensure_ascii=False) for each in sorted(items[name], key=repr)]
+        lines = [json.dumps(item, ensure_ascii=False) for item in sorted(items[name], key=repr)]
         parts.append(f"{json.dumps(name)}: [\n" + ",\n".join(lines) + "\n]")
     FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
 def stored() -> Items:
     """Returns what dashboards.json says about the fixed records."""
-    found = json.loads(FILE.read_text(encoding="utf-8"))
-    return {name: [(tuple(key), value) for key, value in found[name]] for name in found}
+    dashboards = json.loads(FILE.read_text(encoding="utf-8"))
+    return {
+        name: [(tuple(key), value) for key, value in items] for name, items in dashboards.items()
+    }
 
 
 def _seen(name: str, server: TensorBoardServer) -> list[tuple[Any, Any]]:
@@ -117,7 +119,7 @@ def _is_made(key: tuple[object, ...]) -> bool:
     That is what is made for HParams, the overview, and what all ranks have in common.
     """
     made = (BEST, f"{EXPERIMENT_RUN}/", OVERVIEW, summary.PREFIX)
-    return any(isinstance(each, str) and each.startswith(made) for each in key)
+    return any(isinstance(part, str) and part.startswith(made) for part in key)
 
 
 def look(items: Items, server: TensorBoardServer) -> list[Comparison]:
@@ -126,20 +128,17 @@ def look(items: Items, server: TensorBoardServer) -> list[Comparison]:
     def compared(name: str) -> Comparison:
         return compare(name, items[name], _seen(name, server))
 
-    names = [name for name in DASHBOARDS if name in items]
-    found = {name: compared(name) for name in names}
-    same = {name: 1 for name in names if found[name].differences}  # how often, by dashboard
+    results = {name: compared(name) for name in DASHBOARDS if name in items}
+    same = {name: 1 for name in results if results[name].differences}  # how often, by dashboard
     deadline = time.monotonic() + _LOAD_SECS
     while same and time.monotonic() < deadline:
         time.sleep(_RELOAD_SECS)
         again = {name: compared(name) for name in same}
-        same = {
-            name: count + 1 if again[name] == found[name] else 1 for name, count in same.items()
-        }
-        found |= again
+        counts = {name: same[name] + 1 if again[name] == results[name] else 1 for name in same}
+        results |= again
         same = {
             name: count
-            for name, count in same.items()
-            if found[name].differences and count < _SETTLED
+            for name, count in counts.items()
+            if results[name].differences and count < _SETTLED
         }
-    return list(found.values())
+    return list(results.values())

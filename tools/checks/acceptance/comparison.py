@@ -41,12 +41,12 @@ class Comparison:
 
 def compare(name: str, expected: Iterable[Any], shown: Iterable[Any]) -> Comparison:
     """Compares pairs of keys and values."""
-    wanted, found = _grouped(expected), _grouped(shown)
+    wanted, answered = _grouped(expected), _grouped(shown)
     if name in MOST_POINTS:
-        wanted = _sampled(wanted, found, MOST_POINTS[name])
+        wanted = _sampled(wanted, answered, MOST_POINTS[name])
     differences = []
     for key, values in wanted.items():
-        answers = found.get(key, [])
+        answers = answered.get(key, [])
         if not answers:
             differences.append(f"missing: {_text(key)} = {_text(values[0])}")
         elif len(answers) != len(values):
@@ -54,19 +54,21 @@ def compare(name: str, expected: Iterable[Any], shown: Iterable[Any]) -> Compari
         elif not all(map(same, values, answers)):
             differences.append(f"{_text(key)}: {_text(answers)} in place of {_text(values)}")
     differences += [
-        f"not recorded: {_text(key)} = {_text(found[key][0])}" for key in found if key not in wanted
+        f"not recorded: {_text(key)} = {_text(answers[0])}"
+        for key, answers in answered.items()
+        if key not in wanted
     ]
-    numbers = (sum(map(len, groups.values())) for groups in (wanted, found))
+    numbers = (sum(map(len, groups.values())) for groups in (wanted, answered))
     return Comparison(name, *numbers, tuple(differences))
 
 
 def table(comparisons: Iterable[Comparison]) -> str:
     """Returns the results as text: a line for each dashboard, and its first differences."""
     lines = [f"{'dashboard':<16}{'expected':>10}{'shown':>10}{'wrong':>8}"]
-    for each in comparisons:
-        wrong = len(each.differences)
-        lines.append(f"{each.name:<16}{each.expected:>10,}{each.shown:>10,}{wrong:>8,}")
-        lines.extend(f"    {difference}" for difference in each.differences[:_FIRST])
+    for result in comparisons:
+        wrong = len(result.differences)
+        lines.append(f"{result.name:<16}{result.expected:>10,}{result.shown:>10,}{wrong:>8,}")
+        lines.extend(f"    {difference}" for difference in result.differences[:_FIRST])
         if wrong > _FIRST:
             lines.append(f"    and {wrong - _FIRST:,} more")
     return "\n".join(lines)
@@ -148,16 +150,16 @@ def _grouped(items: Iterable[tuple[tuple[Any, ...], Any]]) -> Groups:
     return groups
 
 
-def _sampled(wanted: Groups, found: Groups, most: int) -> Groups:
+def _sampled(wanted: Groups, answered: Groups, most: int) -> Groups:
     """Leaves out points that are not shown because their series has more than `most`."""
     series: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-    for key in sorted(wanted, key=lambda each: each[-1]):
+    for key in sorted(wanted, key=lambda key: key[-1]):
         series.setdefault(key[:-1], []).append(key)
     left_out = set()
     for *keys, last in series.values():
-        shown = sum(key in found for key in keys) + 1
-        if last in found and shown == most < len(keys) + 1:
-            left_out |= {key for key in keys if key not in found}
+        shown = sum(key in answered for key in keys) + 1
+        if last in answered and shown == most < len(keys) + 1:
+            left_out |= {key for key in keys if key not in answered}
     return {key: values for key, values in wanted.items() if key not in left_out}
 
 

@@ -156,8 +156,8 @@ def _array(tensor: Any) -> npt.NDArray[Any] | None:
 
 def _non_finite(numbers: npt.NDArray[Any]) -> dict[str, int]:
     wide = numbers.astype(np.float64)
-    found = (np.isnan(wide), np.isposinf(wide), np.isneginf(wide))
-    return {name: int(each.sum()) for name, each in zip(_NON_FINITE, found, strict=True)}
+    masks = (np.isnan(wide), np.isposinf(wide), np.isneginf(wide))
+    return {name: int(mask.sum()) for name, mask in zip(_NON_FINITE, masks, strict=True)}
 
 
 def _number(point: Point) -> float:
@@ -169,8 +169,8 @@ def _number(point: Point) -> float:
         return float(np.float32(getattr(message.histogram, point.part)))
     numbers = _array(message.tensor)
     assert numbers is not None  # otherwise it has no points
-    found = _non_finite(numbers)[point.part] if point.part else numbers.reshape(-1)[0]
-    return float(np.float32(found))
+    number = _non_finite(numbers)[point.part] if point.part else numbers.reshape(-1)[0]
+    return float(np.float32(number))
 
 
 def _distribution(point: Point) -> Distribution:

@@ -56,10 +56,10 @@ def read(source: Path) -> list[Value]:
 
 def _read_run(run: Run) -> Iterator[Value]:
     lineage = {
-        rank: [each for file in run.files_of(Kind.LINEAGE, rank) for each in _events(file)]
+        rank: [event for file in run.files_of(Kind.LINEAGE, rank) for event in _events(file)]
         for rank in run.ranks
     }
-    states = [event.train_lineage.run_state for each in lineage.values() for _, event in each]
+    states = [event.train_lineage.run_state for events in lineage.values() for _, event in events]
     several = len(run.ranks) > 1 or any(state.rank_size > 1 for state in states)
     reached, metrics = 0, None
     for rank in run.ranks:
@@ -70,7 +70,7 @@ def _read_run(run: Run) -> Iterator[Value]:
                     reached = max(reached, event.step)
                     history.add(event.step, wall_time, event.summary.value)
         yield from history.values
-        evaluated = [each for each in lineage[rank] if each[1].HasField("evaluation_lineage")]
+        evaluated = [pair for pair in lineage[rank] if pair[1].HasField("evaluation_lineage")]
         if evaluated and metrics is None:  # the first rank with evaluations is shown
             metrics = _History(f"{run.name}/eval")
             known = {value.message.tag for value in history.values}
@@ -122,7 +122,7 @@ class _History:
     def _restart(self, step: int) -> None:
         self._last = {series: last for series, last in self._last.items() if last <= step}
         for standing in self._standing.values():
-            for later in [each for each in standing if each >= step]:
+            for later in [known for known in standing if known >= step]:
                 standing.pop(later).superseded = True
 
 

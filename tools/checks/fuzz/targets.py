@@ -121,7 +121,7 @@ def cursor(data: bytes, base: Path) -> None:
     (run / _SUMMARY).write_bytes(good() + good(2))
     (logs / CURSOR_NAME).write_bytes(data)
     export_tensorboard(base / "records", base / "logs")
-    assert {each.name for each in base.iterdir()} == {"records", "logs"}
+    assert {path.name for path in base.iterdir()} == {"records", "logs"}
     assert decode((logs / CURSOR_NAME).read_bytes(), "run") is not None
 
 
@@ -139,8 +139,7 @@ def metadata(data: bytes, base: Path) -> None:
     (base / "ckpt_dir").mkdir()
     (base / "ckpt_dir" / METADATA_NAME).write_bytes(data)
     with contextlib.suppress(SourceError):
-        found = read_metadata(base)
-        assert all("/" not in name for name in found.files.values())
+        assert all("/" not in name for name in read_metadata(base).files.values())
 
 
 def npz(data: bytes, base: Path) -> None:
@@ -167,13 +166,13 @@ def seeds(target: str) -> Iterator[bytes]:
     """Yields inputs to begin with."""
     source = random.Random(1)
     kinds: list[Any] = [Event, LineageEvent]
-    payloads = [(kind, message(kind, source)) for _ in range(60) for kind in kinds]
+    events = [(kind, message(kind, source)) for _ in range(60) for kind in kinds]
     if target in ("export", "provider"):
-        for kind, each in payloads:
-            yield (b"\xff" if kind is LineageEvent else b"\0") + each.SerializePartialToString()
+        for kind, event in events:
+            yield (b"\xff" if kind is LineageEvent else b"\0") + event.SerializePartialToString()
     elif target in ("reader", "verify", "repair"):
-        for _, each in payloads[:20]:
-            yield good() + frame(each.SerializePartialToString()) + good(2)
+        for _, event in events[:20]:
+            yield good() + frame(event.SerializePartialToString()) + good(2)
     elif target == "checkpoint":
         yield DATA
     else:

@@ -35,10 +35,10 @@ for number in range(1000):
         event(10 * index + 1, scalar("loss/auto", loss), at=began + index)
         for index, loss in enumerate(losses)
     ]
-    described_by = [
+    lineages = [
         lineage(began + 100, train_lineage=described),
         lineage(began + 101, evaluation_lineage=EvaluationLineage(metric=metric)),
     ]
     name = summary_name(began)
-    for path, found in ((folder / name, values), (folder / f"{name[:-3]}_lineage", described_by)):
-        write_payloads(path, *(each.SerializeToString() for each in found))
+    for path, events in ((folder / name, values), (folder / f"{name[:-3]}_lineage", lineages)):
+        write_payloads(path, *(message.SerializeToString() for message in events))
