@@ -108,6 +108,9 @@ def test_names_with_affixes_of_the_users_own_are_found_again(stamp, rank, host, 
 )
 def test_mindspores_affixes_and_a_few_more_are_allowed(prefix, suffix):
     check_affixes(prefix, suffix)
+    name = str(RecordName(5, 1, "host", Kind.SUMMARY, prefix, suffix))
+    parsed = parse_name(name)
+    assert (str(parsed), parsed.stamp, parsed.rank, parsed.kind) == (name, 5, 1, Kind.SUMMARY)
 
 
 @pytest.mark.parametrize(

@@ -441,4 +441,5 @@ def test_records_with_sound_checksums_may_hold_anything(
     record: object, damages: list[tuple[str, int]]
 ) -> None:
     payload = damaged(record.SerializeToString(), damages)  # type: ignore[attr-defined]
-    export_bytes(SUMMARY + frame(payload), LINEAGE + frame(payload))
+    losses, _ = export_bytes(SUMMARY + frame(payload), LINEAGE + frame(payload))
+    assert losses

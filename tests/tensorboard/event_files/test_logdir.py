@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -69,6 +70,7 @@ def test_other_files_and_our_own_are_no_obstacle(tmp_path: Path) -> None:
     with LogDir(str(tmp_path)) as logdir:
         logdir.check("run")
         logdir.check("missing")
+    assert files(tmp_path) == {"run/notes.txt": b"x", f"run/{event_file_name(1)}": b""}
 
 
 def test_only_our_file_is_removed(tmp_path: Path) -> None:
@@ -192,6 +194,7 @@ def test_claims_that_a_stranger_has_written(tmp_path: Path) -> None:
         for text in ("", "[" * 10_000, "{", "7", "[7]"):
             Path(first.claims.mark).write_text(text)
             second.claim([f"run {text[:1]}"])
+            assert json.dumps(f"run {text[:1]}") in Path(second.claims.mark).read_text()
 
 
 @pytest.mark.parametrize("place", ["/proc/self/rec_summary", "/dev/null", "/dev/null/logs"])

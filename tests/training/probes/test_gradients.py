@@ -275,7 +275,9 @@ def test_a_property_of_an_optimizer_is_not_read():
             raise RuntimeError("no step was timed yet")
 
     network = ClickNet()
-    TrainStep(network, Timed(network.trainable_params()), nn.BCEWithLogitsLoss())
+    timed = Timed(network.trainable_params())
+    TrainStep(network, timed, nn.BCEWithLogitsLoss())
+    assert state_names(timed) == ("moment1", "moment2")
 
 
 def test_the_states_of_an_optimizer_are_found():

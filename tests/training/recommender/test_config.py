@@ -13,13 +13,16 @@ def test_predictions_and_labels_are_enough() -> None:
     assert RecommenderMetrics(predictions=1, labels=2).last == (100_000,)
 
 
-def test_places_may_be_positions_names_functions_and_columns() -> None:
-    RecommenderMetrics(
+def test_columns_may_be_chosen_by_position_name_and_function() -> None:
+    metrics = RecommenderMetrics(
         predictions="score",
         labels=lambda inputs, outputs: inputs[1],
         ids={"table": (0, 3)},
         features={"hour": ("context", -1)},
     )
+    assert metrics.labels(("ids", "clicks"), ()) == "clicks"
+    assert (metrics.predictions, metrics.ids["table"]) == ("score", (0, 3))
+    assert metrics.features["hour"].column == ("context", -1)
 
 
 @pytest.mark.parametrize(
