@@ -120,12 +120,14 @@ class LossLandscape(_message.Message):
         z: _anf_ir_pb2.TensorProto
         def __init__(self, x: _Optional[_Union[_anf_ir_pb2.TensorProto, _Mapping]] = ..., y: _Optional[_Union[_anf_ir_pb2.TensorProto, _Mapping]] = ..., z: _Optional[_Union[_anf_ir_pb2.TensorProto, _Mapping]] = ...) -> None: ...
     class LossPath(_message.Message):
-        __slots__ = ("intervals", "points")
+        __slots__ = ("intervals", "points", "intervals64")
         INTERVALS_FIELD_NUMBER: _ClassVar[int]
         POINTS_FIELD_NUMBER: _ClassVar[int]
+        INTERVALS64_FIELD_NUMBER: _ClassVar[int]
         intervals: _containers.RepeatedScalarFieldContainer[int]
         points: LossLandscape.Point
-        def __init__(self, intervals: _Optional[_Iterable[int]] = ..., points: _Optional[_Union[LossLandscape.Point, _Mapping]] = ...) -> None: ...
+        intervals64: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, intervals: _Optional[_Iterable[int]] = ..., points: _Optional[_Union[LossLandscape.Point, _Mapping]] = ..., intervals64: _Optional[_Iterable[int]] = ...) -> None: ...
     class Metadata(_message.Message):
         __slots__ = ("decomposition", "unit", "step_per_epoch", "seed", "explained_variance", "samples", "selection", "moved", "eigenvalues")
         DECOMPOSITION_FIELD_NUMBER: _ClassVar[int]

@@ -145,7 +145,7 @@ class _Evaluator:
             raise
         except Exception as error:
             expected = "a function that returns a model with the checkpoints' parameters"
-            raise _model_error("the model of the landscape", error, expected) from error
+            raise model_error("the model of the landscape", error, expected) from error
 
     def at(self, x: float, y: float) -> float:
         for name in self._first:
@@ -154,7 +154,7 @@ class _Evaluator:
             return float(self._model.loss())
         except Exception as error:
             expected = "a model that can be evaluated on its data"
-            raise _model_error(f"the loss at ({x:g}, {y:g})", error, expected) from error
+            raise model_error(f"the loss at ({x:g}, {y:g})", error, expected) from error
 
     def _point(self, name: str, x: float, y: float) -> npt.NDArray[Any]:
         """Returns a parameter at a point; only one chunk at a time is in float64."""
@@ -170,7 +170,8 @@ class _Evaluator:
         return value
 
 
-def _model_error(what: str, error: Exception, expected: str) -> ModelError:
+def model_error(what: str, error: Exception, expected: str) -> ModelError:
+    """Returns what to raise where the user's model has raised an error."""
     received = verbatim(f"{type(error).__name__}: {error}")
     return ModelError(three_part(what, received, expected))
 

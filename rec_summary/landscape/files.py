@@ -28,7 +28,8 @@ def write_files(
 
     `<tag>.npz` contains x (columns,), y (rows,), z (rows, columns), path (checkpoints, 3), and the
     metadata. `<tag>.vtk` contains the surface, with the loss as the height and as a value of each
-    point; `<tag>_path.vtk` contains the path as a line.
+    point; `<tag>_path.vtk` contains the path as a line. A point without a finite loss is as high as
+    the highest of the others.
 
     Args:
         directory: The directory of the files; created if it is missing.
@@ -58,15 +59,21 @@ def write_files(
 def _surface(landscape: Landscape) -> str:
     rows, columns = landscape.z.shape
     x, y = np.meshgrid(landscape.x, landscape.y)
-    points = np.stack([x, y, np.nan_to_num(landscape.z)], axis=-1).reshape(-1, 3)
+    points = np.stack([x, y, _heights(landscape.z)], axis=-1).reshape(-1, 3)
     dataset = ["DATASET STRUCTURED_GRID", f"DIMENSIONS {columns} {rows} 1"]
     return _vtk("loss surface", dataset, points, [], landscape.z.reshape(-1, 1))
 
 
 def _path(landscape: Landscape) -> str:
-    path, count = landscape.path, len(landscape.path)
+    count, losses = len(landscape.path), landscape.path[:, 2:]
+    points = np.hstack([landscape.path[:, :2], _heights(losses)])
     line = [f"LINES 1 {count + 1}", " ".join(map(str, [count, *range(count)]))]
-    return _vtk("path of the training", ["DATASET POLYDATA"], path, line, path[:, 2:])
+    return _vtk("path of the training", ["DATASET POLYDATA"], points, line, losses)
+
+
+def _heights(losses: Floats) -> Floats:
+    finite = np.isfinite(losses)
+    return np.where(finite, losses, losses[finite].max() if finite.any() else 0.0)
 
 
 def _vtk(title: str, dataset: list[str], points: Floats, cells: list[str], losses: Floats) -> str:

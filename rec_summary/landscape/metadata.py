@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rec_summary.checks import check_choice, check_int
+from rec_summary.checks import (
+    check_bool,
+    check_choice,
+    check_elements,
+    check_entries,
+    check_int,
+)
 from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
 from rec_summary.records.checkpoints import FOLDER, METADATA_NAME
 from rec_summary.records.files import read_plain, refuse_link
@@ -113,18 +120,33 @@ def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
         TypeError: A value has the wrong type.
         ValueError: A key is unknown, or a value is invalid.
     """
-    keys = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
-    for key in changes:
-        check_choice("a key of collect_landscape", key, keys)
-    size = changes.get("landscape_size", metadata.landscape_size)
-    samples = changes.get("num_samples", metadata.num_samples)
-    create = changes.get("create_landscape", {})
-    groups = changes.get("intervals", metadata.groups)
+    entries = check_entries("collect_landscape", changes, _CHANGES)
+    create = entries.get("create_landscape", {})
     return replace(
         metadata,
-        landscape_size=check_int("landscape_size", size, 3, 256),
-        num_samples=check_int("num_samples", samples),
-        groups=tuple(tuple(group) for group in groups),
-        train=bool(create.get("train", metadata.train)),
-        result=bool(create.get("result", metadata.result)),
+        landscape_size=entries.get("landscape_size", metadata.landscape_size),
+        num_samples=entries.get("num_samples", metadata.num_samples),
+        groups=entries.get("intervals", metadata.groups),
+        train=create.get("train", metadata.train),
+        result=create.get("result", metadata.result),
     )
+
+
+def _check_create(name: str, value: object) -> dict[str, bool]:
+    return check_entries(name, value, {"train": check_bool, "result": check_bool})
+
+
+def _check_groups(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+    groups = check_elements(name, value, Sequence, "a list of lists of ints")
+    if not all(map(len, groups)):
+        raise ValueError(three_part(name, value, "lists with numbers in them"))
+    return tuple(tuple(check_int(f"a number in {name}", n, 0) for n in group) for group in groups)
+
+
+_CHANGES: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "landscape_size": functools.partial(check_int, least=3, most=256),
+    "unit": functools.partial(check_choice, choices=("step", "epoch")),  # as it was trained
+    "create_landscape": _check_create,
+    "num_samples": check_int,
+    "intervals": _check_groups,
+}

@@ -70,7 +70,8 @@ def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
         size: The number of points along each side of the grid.
 
     Raises:
-        SourceError: There are too few checkpoints, or they are on one line.
+        SourceError: There are too few checkpoints, they are on one line, or their values are not
+            finite.
     """
     count = len(trajectory.numbers)
     if count < FEWEST:
@@ -82,6 +83,19 @@ def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
             )
         )
     products = _products(trajectory, names)
+    if not np.isfinite(products).all():
+        diverged = [
+            number
+            for number, checkpoint in zip(trajectory.numbers, trajectory.checkpoints, strict=True)
+            if not all(np.isfinite(checkpoint.array(name)).all() for name in names)
+        ]
+        raise SourceError(
+            three_part(
+                "the checkpoints of a loss landscape",
+                verbatim(f"NaN or infinite parameters in {', '.join(map(str, diverged))}"),
+                "finite parameters: choose other checkpoints, or a random plane",
+            )
+        )
     values, vectors = np.linalg.eigh(products)
     values, vectors = values[::-1], vectors[:, ::-1]
     total = float(values.clip(0).sum())

@@ -19,12 +19,14 @@ import numpy as np
 from rec_summary import old_mindspore
 from rec_summary._pb.summary_pb2 import Event, LossLandscape, Summary
 from rec_summary.engines import Engine, parse_engine
+from rec_summary.errors import RecSummaryError
 from rec_summary.landscape.checkpoints import TOUCHED, Trajectory, choose
 from rec_summary.landscape.evaluate import (
     EvaluationTask,
     ModelFactory,
     evaluate,
     forget,
+    model_error,
     remove_claims,
 )
 from rec_summary.landscape.files import write_files
@@ -210,9 +212,15 @@ class _Computation:
             return pca_plane(trajectory, names, size)
         touched = options.parameters == TOUCHED
         if method == HESSIAN:
-            model = self.make(options.device_ids[0] if options.device_ids else None)
-            seed = options.seed
-            return hessian_plane(trajectory, names, size, seed, model, touched_only=touched)
+            try:
+                model = self.make(options.device_ids[0] if options.device_ids else None)
+                seed = options.seed
+                return hessian_plane(trajectory, names, size, seed, model, touched_only=touched)
+            except RecSummaryError:
+                raise
+            except Exception as error:
+                expected = "a model with finite gradients around the last checkpoint"
+                raise model_error("the Hessian of the model", error, expected) from error
         return random_plane(trajectory, names, size, options.seed, touched_only=touched)
 
     def _fill(self, tag: str, store: Store) -> None:
@@ -237,7 +245,8 @@ class _Computation:
         _fill_points(message.landscape, plane.x, plane.y, store.grid)
         if len(plane.path):
             _fill_points(message.loss_path.points, plane.path[:, 0], plane.path[:, 1], store.path)
-            message.loss_path.intervals.extend(numbers)
+            field = "intervals" if max(numbers) < 1 << 31 else "intervals64"
+            getattr(message.loss_path, field).extend(numbers)
         _fill_points(message.convergence_point, [0.0], [0.0], store.path[-1:])
         about = message.metadata
         about.decomposition = plane.method

@@ -90,7 +90,7 @@ def from_landscape(message: LossLandscape) -> Landscape:
         y=y,
         z=z.reshape(y.size, x.size),
         path=np.stack(path, axis=1),
-        intervals=tuple(message.loss_path.intervals),
+        intervals=tuple(message.loss_path.intervals or message.loss_path.intervals64),
         convergence=convergence,
         decomposition=_text(metadata.decomposition),
         unit=_text(metadata.unit),

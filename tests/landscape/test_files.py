@@ -45,6 +45,17 @@ def test_vtk_has_points_and_losses(tmp_path: Path) -> None:
     assert lines[10:12] == ["LINES 1 6", "5 0 1 2 3 4"]
 
 
+def test_what_is_not_finite_is_as_high_as_the_highest_point(tmp_path: Path) -> None:
+    found = from_landscape(landscape(rows=4, columns=3, path=2))
+    found.z[1, 1], found.z[2, 1], found.path[0, 2] = np.nan, np.inf, np.inf
+    highest = found.z[np.isfinite(found.z)].max()
+    surface, path = write_files(str(tmp_path), "l", found, ["vtk"])
+    heights = numbers(Path(surface).read_text().splitlines()[6:18])[:, 2].reshape(4, 3)
+    assert heights[1, 1] == heights[2, 1] == heights.max() == highest
+    line = numbers(Path(path).read_text().splitlines()[5:7])
+    assert line[0, 2] == line[1, 2] == found.path[1, 2]
+
+
 def test_they_are_written_on_request(tmp_path: Path) -> None:
     metadata = write_run(tmp_path / "run")
     options = Options(engine="sequential", files=("npz", "vtk"))

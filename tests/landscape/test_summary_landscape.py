@@ -241,6 +241,13 @@ def test_losses_that_are_no_numbers_are_kept_as_such(tmp_path: Path) -> None:
     assert np.isnan(found["landscape_[1, 6]"].z).all()
 
 
+def test_steps_beyond_32_bits_are_recorded(tmp_path: Path) -> None:
+    metadata = write_run(tmp_path / "run")
+    late = {number + (1 << 31): name for number, name in metadata.files.items()}
+    found = compute(tmp_path / "run", files=late, groups=(tuple(late),), result=False)
+    assert found["landscape_[2147483649, 2147483654]"].intervals == tuple(late)
+
+
 def spoil(folder: Path, what: str) -> None:
     checkpoints = folder / "ckpt_dir"
     path = checkpoints / "Net_3_step.ckpt"
@@ -269,6 +276,8 @@ def spoil(folder: Path, what: str) -> None:
                 for name, array in arrays.items()
             )
         )
+    elif what == "diverged":
+        quadratic.write_checkpoint(path, np.full(quadratic.SIZE, np.nan))
     elif what == "identical":
         for number in range(1, 7):
             quadratic.write_checkpoint(checkpoints / f"Net_{number}_step.ckpt", quadratic.minimum())
@@ -284,6 +293,7 @@ def spoil(folder: Path, what: str) -> None:
         ("other parameters", "the same in all checkpoints"),
         ("other shape", "the shape of user_embedding_table"),
         ("identical", "6 that lie at the same point"),
+        ("diverged", r"NaN or infinite parameters in 3\. Expected"),
     ],
 )
 def test_checkpoints_that_cannot_be_used(tmp_path: Path, what: str, match: str) -> None:
@@ -322,11 +332,21 @@ def test_invalid_options(tmp_path: Path, options: dict[str, Any], match: str) ->
         ({"landscape_size": 257}, "an int from 3 to 256"),
         ({"num_samples": 0}, "an int of at least 1"),
         ({"sizes": 3}, "a key of collect_landscape"),
+        ({"intervals": [[1, 2, 3], []]}, "lists with numbers in them"),
+        ({"create_landscape": {"trains": True}}, "one of train, result"),
     ],
 )
 def test_invalid_changes(tmp_path: Path, changes: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         changed(write_run(tmp_path / "run"), changes)
+
+
+def test_intervals_are_lists_of_lists(tmp_path: Path) -> None:
+    metadata = write_run(tmp_path / "run")
+    assert changed(metadata, {"intervals": [range(1, 4)]}).groups == ((1, 2, 3),)
+    for intervals in (3, [1, 2, 3]):
+        with pytest.raises(TypeError, match="a list of lists of ints"):
+            changed(metadata, {"intervals": intervals})
 
 
 def test_cleaning_removes_checkpoints_and_what_was_computed(tmp_path: Path) -> None:
@@ -352,6 +372,20 @@ def test_the_hessian_has_the_eigenvalues_of_the_loss(tmp_path: Path) -> None:
             point[order[0]] += x
             point[order[1]] += y
             assert hessian.z[row, column] == pytest.approx(quadratic.loss(point), rel=1e-3)
+
+
+@pytest.mark.parametrize("what", ["fails", "diverged"])
+def test_a_model_without_a_hessian_is_named(tmp_path: Path, what: str) -> None:
+    metadata = write_run(tmp_path / "run")
+    make = Maker(fails_at=1) if what == "fails" else Maker()
+    if what == "diverged":
+        path = tmp_path / "run" / "ckpt_dir" / "Net_6_step.ckpt"
+        quadratic.write_checkpoint(path, np.full(quadratic.SIZE, np.nan))
+    options = replace(SEQUENTIAL, hessian=True)
+    with pytest.raises(ModelError, match="the Hessian of the model"):
+        SummaryLandscape(tmp_path / "run").compute(
+            make, replace(metadata, train=False, result=False), options
+        )
 
 
 def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> None:
