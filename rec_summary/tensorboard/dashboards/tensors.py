@@ -115,9 +115,10 @@ def heat_map(matrix: Array) -> Image.Image:
 
 def colour(matrix: npt.NDArray[np.float64]) -> colours.Pixels:
     """Returns the colours of a matrix: shape (rows, columns, 3)."""
-    finite = matrix[np.isfinite(matrix)]
+    matrix = np.where(np.isfinite(matrix), matrix, math.nan)
+    finite = matrix[~np.isnan(matrix)]
     if not finite.size:
-        return colours.sequential(np.full(matrix.shape, math.nan))
+        return colours.sequential(matrix)
     low, high = (float(percentile) for percentile in np.percentile(finite, _OUTLIERS))
     if low == high:
         low, high = float(finite.min()), float(finite.max())
@@ -126,7 +127,7 @@ def colour(matrix: npt.NDArray[np.float64]) -> colours.Pixels:
         return colours.diverging(np.clip(matrix / most, -1, 1))
     width = high - low
     if not width or not math.isfinite(width):
-        return colours.sequential(np.where(np.isfinite(matrix), 0.5, math.nan))
+        return colours.sequential(np.where(np.isnan(matrix), math.nan, 0.5))
     return colours.sequential((np.clip(matrix, low, high) - low) / width)
 
 

@@ -86,8 +86,12 @@ def test_an_outlier_does_not_blank_the_rest() -> None:
 
 
 def test_what_is_no_number_stands_out() -> None:
-    picture = pixels([[1.0, math.nan], [2.0, 3.0]])
-    assert (picture.reshape(-1, 3) == colours.MISSING).all(axis=1).sum() == picture.size // 3 // 4
+    for number in (math.nan, math.inf, -math.inf):
+        for sign in (1, -1):
+            picture = pixels([[1.0, number], [2.0, 3.0 * sign]])
+            missing = (picture == colours.MISSING).all(axis=2)
+            assert missing[: len(picture) // 2, picture.shape[1] // 2 :].all()
+            assert missing.sum() == missing.size // 4
 
 
 def test_a_large_matrix_is_made_smaller_by_means() -> None:

@@ -69,7 +69,7 @@ class Mesh(NamedTuple):
 def is_wide(z: Floats) -> bool:
     """Whether losses differ so much that their logarithms are shown."""
     finite = z[np.isfinite(z)]
-    return bool(finite.size and finite.min() > 0 and finite.max() / finite.min() > _WIDE)
+    return bool(finite.size) and 0 < float(finite.min()) * _WIDE < float(finite.max())
 
 
 def mesh_points(tag: str, landscape: Landscape) -> Iterator[Point]:
@@ -127,8 +127,8 @@ class _Frame:
 
     def heights(self, z: Floats) -> Floats:
         """Returns heights from 0 to 1."""
-        share = (self._scaled(z) - self._z[0]) / self._z[1]
-        return np.where(np.isfinite(share), np.clip(share, 0, 1), math.nan)
+        z = self._scaled(z)
+        return np.where(np.isfinite(z), np.clip(_share(z, *self._z), 0, 1), math.nan)
 
     def place(self, points: Floats) -> Floats:
         """Returns points of the path, shape (n, 3), above the surface."""
@@ -145,16 +145,26 @@ class _Frame:
 
 def _spread(values: Floats, low: float, width: float) -> Floats:
     """Returns coordinates from -1 to 1; those of the path may be up to 1.5."""
-    return np.clip((values - low) / width * 2 - 1, -1.5, 1.5)
+    return np.clip(_share(values, low, width), -0.25, 1.25) * 2 - 1
+
+
+def _share(values: Floats, low: float, width: float) -> Floats:
+    """Returns where values are in a range: 0 at its lower end, 1 at its upper end."""
+    with np.errstate(over="ignore"):  # of values that are very far outside
+        share: Floats = (values / 2 - low) / width
+    return share
 
 
 def _range(values: Floats) -> tuple[float, float]:
-    """Returns the least finite value, and how much greater the greatest is."""
-    finite = values[np.isfinite(values)]
-    if not finite.size:
-        return 0.0, 1.0
-    low, width = float(finite.min()), float(finite.max()) - float(finite.min())
-    return low, width if 0 < width < math.inf else 1.0
+    """Returns half of the least finite value, and how much greater half of the greatest is.
+
+    The difference of the whole ones may be greater than the greatest number.
+    """
+    halves = values[np.isfinite(values)] / 2
+    if not halves.size:
+        return 0.0, 0.5
+    low = float(halves.min())
+    return low, float(halves.max()) - low or 0.5
 
 
 def _choice(size: int, most: int = _MOST_PER_SIDE) -> npt.NDArray[np.intp]:

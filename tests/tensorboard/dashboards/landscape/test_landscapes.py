@@ -92,6 +92,18 @@ def test_losses_of_different_magnitudes_are_shown_as_logarithms() -> None:
     np.testing.assert_allclose(landscape_mesh(narrow).vertices, landscape_mesh(wide).vertices)
 
 
+def test_losses_at_the_ends_of_the_numbers_are_shown() -> None:
+    """Their difference is greater than any number, and so is the path's distance from them."""
+    axis, least = np.array([0.0, 1.0]), float(np.finfo(np.float64).min)
+    for z, top in (([[least, 0.0], [0.0, -least]], 3), ([[0.0, 1e-300], [1e-300, 2e-300]], 3)):
+        path = np.array([[0.0, 0.0, -least]])
+        with np.errstate(all="raise", under="ignore"):
+            mesh = landscape_mesh(Landscape(axis, axis, np.array(z), path))
+        assert len(mesh.faces) > 2
+        lightness = mesh.colours[:4].sum(axis=1).tolist()
+        assert lightness[0] < lightness[1] == lightness[2] < lightness[top]
+
+
 def test_a_large_grid_fits_the_indices_of_the_page() -> None:
     mesh = landscape_mesh(from_landscape(landscape(rows=400, columns=500, path=3000)))
     assert len(mesh.vertices) <= 65_535
