@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -52,8 +53,10 @@ def newest_checkpoint(run: Run) -> str | None:
     elif not os.path.islink(folder := os.path.join(run.path, FOLDER)):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if entry.is_file(follow_symlinks=False):
-                    checkpoints.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path))
+                with contextlib.suppress(FileNotFoundError):  # training removes old ones
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        checkpoints.append((status.st_mtime_ns, entry.path))
     return max((file for file in checkpoints if file[1].endswith(".ckpt")), default=(0, None))[1]
 
 

@@ -438,6 +438,10 @@ class Names:
         self._runs.add(name)
         return name
 
+    def is_recorded(self, name: str) -> bool:
+        """Whether a recorded run has the name."""
+        return name in self._runs
+
     def release(self, names: Iterable[str]) -> None:
         """Releases names, for other runs to use."""
         self._taken.difference_update(names)

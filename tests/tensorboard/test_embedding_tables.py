@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -72,3 +73,28 @@ def test_the_newest_checkpoint_is_the_one_that_was_written_last(tmp_path: Path) 
         path.write_bytes(b"")
         os.utime(path, (written, written))
     assert newest_checkpoint(run) == str(tmp_path / "ckpt_dir" / "a.ckpt")
+
+
+def test_checkpoints_that_training_removes_meanwhile_hide_no_other(tmp_path: Path) -> None:
+    write_segment(tmp_path, event(1, scalar("loss", 1)))
+    [run] = find_runs(str(tmp_path))
+    newest, *others = (tmp_path / "ckpt_dir" / f"{number}.ckpt" for number in range(30))
+    newest.parent.mkdir()
+    newest.write_bytes(b"")
+    os.utime(newest, (1 << 33, 1 << 33))
+    stop = threading.Event()
+
+    def train() -> None:
+        while not stop.is_set():
+            for path in others:
+                path.write_bytes(b"")
+            for path in others:
+                path.unlink()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        assert {newest_checkpoint(run) for _ in range(1000)} == {str(newest)}
+    finally:
+        stop.set()
+        thread.join()

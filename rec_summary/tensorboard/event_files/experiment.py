@@ -101,7 +101,10 @@ class ExperimentFile:
 
     def _outputs(self, run: str, directory: int) -> dict[str, tuple[bytes, list[str]]]:
         """Returns the TensorBoard runs of a recorded run, by name."""
-        mark = mark_of(os.stat(CURSOR_NAME, dir_fd=directory, follow_symlinks=False))
+        try:
+            mark = mark_of(os.stat(CURSOR_NAME, dir_fd=directory, follow_symlinks=False))
+        except FileNotFoundError:
+            return {}  # another exporter begins the run again
         description = self.known.get(run)
         if description is None or description.mark != mark:
             cursor = load_cursor(self._logdir, run)

@@ -52,16 +52,19 @@ class LogDir(ExportDirectory):
                 )
             )
 
-    def directories(self) -> Iterator[tuple[str, list[str], int]]:
+    def directories(self, run: str = "") -> Iterator[tuple[str, list[str], int]]:
         """Yields each directory below: its path from here, the names of its files, its descriptor.
+
+        Args:
+            run: Only directories below that of this run.
 
         Raises:
             DestinationError: One cannot be read.
         """
-        with unusable("the log directory", self.path):
-            for path, _, names, fd in os.fwalk(".", dir_fd=self._fd):
+        with unusable(self.what, self.path), self._below(run) as above:
+            for path, _, names, fd in os.fwalk(".", dir_fd=above) if above is not None else ():
                 if path != ".":
-                    yield path.removeprefix("./"), names, fd
+                    yield os.path.join(run, path.removeprefix("./")), names, fd
 
     def remove(self, run: str) -> bool:
         """Removes our event file from a run's directory; returns whether there was one.

@@ -121,8 +121,9 @@ def _last_tensors(run: Run) -> dict[str, Any]:
 
 def _read_labels(path: str) -> list[str]:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().splitlines()
+        # A title may have separators of Unicode, which `str.splitlines` takes for ends of lines.
+        with open(path, encoding="utf-8-sig") as file:
+            return [line.removesuffix("\n") for line in file]
     except (OSError, UnicodeDecodeError) as error:
         received = verbatim(f"{printable(path)}: {error}")
         raise SourceError(three_part("the file of labels", received, "a text file")) from error

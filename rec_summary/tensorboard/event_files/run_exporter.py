@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import structs
 
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.exports.cursor import remove_cursor, save_cursor
+from rec_summary.series.exports.cursor import CURSOR_NAME, remove_cursor, save_cursor
 from rec_summary.series.exports.reading import continues, is_replaced
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import Selection
@@ -18,7 +18,7 @@ from rec_summary.tensorboard.event_files.cursor import Cursor, load_cursor
 from rec_summary.tensorboard.event_files.description import Description, DescriptionState
 from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.experiment import Described, described
-from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns
+from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns, is_sub_run
 from rec_summary.tensorboard.outputs import RunOutput, TargetNames, is_parallel
 from rec_summary.tensorboard.run_reader import RunReader, nothing_read
 
@@ -53,7 +53,8 @@ class RunExporter(RunReader):
         self._options = destination.options
         self._records = NewRecords(self._report, frames=True)
         cursor = load_cursor(self._logdir, run.name)
-        self._stale = list(cursor.outputs) if cursor else []  # its TensorBoard runs
+        # The TensorBoard runs of an earlier export.
+        self._stale = list(cursor.outputs if cursor else self._left_behind())
         self._begin(cursor if cursor and self._is_in_force(cursor) else None)
 
     @property
@@ -149,9 +150,19 @@ class RunExporter(RunReader):
         self._uncommitted = 0
 
     def _begin_again(self) -> None:
-        self._stale = self._targets.discard_all()
+        self._stale += self._targets.discard_all()
         remove_cursor(self._logdir, self._run.name)
         self._begin(None)
+
+    def _left_behind(self) -> Iterator[str]:
+        """Yields the sub-runs of an export that was killed before it saved a cursor.
+
+        They are known by their names; where there is a cursor, or will be one, is another run.
+        """
+        for name, files, _ in self._logdir.directories(self._run.name):
+            is_recorded = CURSOR_NAME in files or self._destination.names.is_recorded(name)
+            if is_sub_run(name, self._run.name) and not is_recorded:
+                yield name
 
     def _is_in_force(self, cursor: Cursor) -> bool:
         """Whether a cursor describes these records, these options and these event files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -24,6 +25,7 @@ from rec_summary.tensorboard.event_files.event_file import EventFile, FilePositi
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.outputs import (
     BEST_KIND,
+    EVALUATION_RUN,
     Names,
     OutputState,
     RunOutput,
@@ -36,6 +38,9 @@ from rec_summary.values.tensor import from_tensor
 
 TENSOR_FOLDER: Final = "tensors"
 _RUNNING_RUN: Final = "running"
+_SUB_RUN: Final = re.compile(
+    rf"(rank_\d+_*/)?writer_\d+_*|(rank_\d+|{EVALUATION_RUN}|{_RUNNING_RUN})_*"
+)
 
 
 class Destination(NamedTuple):
@@ -364,6 +369,11 @@ class TensorBoardRuns(RunOutputs[TensorBoardRun]):
         self._destination.logdir.check(name)
         state = self._earlier.pop(name, None) or nothing_written(stamp)
         return TensorBoardRun(name, self._destination, state, is_evaluation=is_evaluation)
+
+
+def is_sub_run(name: str, run: str) -> bool:
+    """Whether a name is one that `TensorBoardRuns` may give to a sub-run of a run."""
+    return name.startswith(f"{run}/") and bool(_SUB_RUN.fullmatch(name, len(run) + 1))
 
 
 def nothing_written(stamp: int) -> WriterState:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ import pytest
 from tensorboard.plugins.hparams import metadata
 
 from rec_summary.series.exports import following
+from rec_summary.series.exports.cursor import CURSOR_NAME
+from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from tests.support import event_files
 from tests.support.boards import Pages, event_file_pages, record_pages
@@ -131,3 +136,23 @@ def test_a_running_tensorboard_shows_a_new_description(
     assert follower.report is not None
     assert set(follower.report.runs) == {"a", "b"}
     assert described(logs) is not None
+
+
+def test_a_run_that_another_exporter_begins_again_is_left_out(tmp_path: Path) -> None:
+    class Racing(LogDir):
+        """Another exporter removes a cursor behind the list of a directory."""
+
+        def directories(self, run: str = "") -> Iterator[tuple[str, list[str], int]]:
+            for path, names, fd in super().directories(run):
+                if path == "a":
+                    os.unlink(CURSOR_NAME, dir_fd=fd)
+                yield path, names, fd
+
+    for name in ("a", "b"):
+        record(tmp_path / "records" / name, "loss", AUC, **{name: 1})
+    export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    with Racing(str(tmp_path / "logs")) as logdir:
+        ExperimentFile(logdir).update()
+    _, parameters = described(tmp_path / "logs") or ([], set())
+    assert "b" in parameters
+    assert "a" not in parameters

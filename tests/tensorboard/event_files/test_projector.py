@@ -87,6 +87,15 @@ def test_labels_of_several_columns(records: Path, logdir: Path, tmp_path: Path) 
         export_projector(records, logdir, "user", labels=labels)
 
 
+def test_only_an_end_of_line_ends_a_label(records: Path, logdir: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.txt"
+    titles = ["M\u2028useum", "\x85", "a\x0cb", "d"]
+    labels.write_bytes("\r\n".join(titles).encode("utf-8-sig"))
+    export_projector(records, logdir, "user", labels=labels)
+    [written] = (logdir / "first" / "projector").glob("*.tsv")
+    assert written.read_text() == "".join(f"{title}\n" for title in titles)
+
+
 def test_a_checkpoint_from_elsewhere(records: Path, logdir: Path, tmp_path: Path) -> None:
     path = tmp_path / "other.ckpt"
     path.write_bytes(value("big", (2, 2), "Float32", TABLE[:2, :2].tobytes()))

@@ -294,6 +294,31 @@ def test_a_session_is_running_and_later_finished(records: Path, logdir: Path) ->
     assert tags.count("_hparams_/session_end_info") == 1
 
 
+def test_sub_runs_of_an_export_that_was_killed_do_not_stay(records: Path, logdir: Path) -> None:
+    """It had no time to save a cursor, and what comes later has other sub-runs."""
+    state = train(status=RunState.RUNNING, step=1)
+    write_segment(records / "run", event(1, scalar("loss", 1)), lineage(train_lineage=state))
+    write_segment(records / "run", event(1, scalar("loss", 1)), rank=1)
+    write_segment(records / "run" / "eval", event(1, scalar("mae", 1)))
+    with LogDir(str(logdir)) as entered:
+        runs = find_runs(records)
+        names = Names(run.name for run in runs)
+        for run in runs:
+            exporter = RunExporter(run, Destination(names, entered, Report(), ExportOptions()))
+            list(exporter.update(run))
+            exporter.close()
+    ended = train(status=RunState.FINISHED, step=2)
+    write_segment(
+        records / "run", event(2, scalar("loss", 2)), lineage(START + 9, train_lineage=ended)
+    )
+    (logdir / "run" / "of others").mkdir()
+    export_tensorboard(records, logdir, runs="run", ranks="0")
+    assert {os.path.dirname(name) for name in event_bytes(logdir)} == {
+        *("run", "run/rank_0", "run/eval", ".hparams/1")
+    }
+    assert (logdir / "run" / "of others").exists()
+
+
 def test_hyper_parameters_that_come_late_are_in_the_session(records: Path, logdir: Path) -> None:
     """MindSpore writes custom data when training begins, the rest when it has ended."""
     write_segment(records / "run", lineage(user_defined_info=custom({"team": "ads"})))
