@@ -57,15 +57,15 @@ def count_float32(
     if doubt > _MOST_DOUBT:
         return None
     size = values.size
-    places = np.empty(size + size % 2, np.uint8)
+    bin_of = np.empty(size + size % 2, np.uint8)
     for start in range(0, size, _BLOCK):
         block = values[start : start + _BLOCK]
-        _write_bins(block, low, scale, edges, doubt, places[start : start + block.size])
+        _write_bins(block, low, scale, edges, doubt, bin_of[start : start + block.size])
     if size < _PAIRS_FROM:
-        return np.bincount(places[:size], minlength=bins)
+        return np.bincount(bin_of[:size], minlength=bins)
     if size % 2:
-        places[-1] = _MOST_BINS + 1  # counted in a bin that is dropped
-    pairs = np.bincount(places.view(np.uint16), minlength=1 << 16).reshape(256, 256)
+        bin_of[-1] = _MOST_BINS + 1  # counted in a bin that is dropped
+    pairs = np.bincount(bin_of.view(np.uint16), minlength=1 << 16).reshape(256, 256)
     counts: npt.NDArray[Any] = (pairs.sum(axis=0) + pairs.sum(axis=1))[:bins]
     return counts
 
@@ -76,18 +76,18 @@ def _write_bins(
     scale: float,
     edges: Vector,
     doubt: float,
-    places: npt.NDArray[np.uint8],
+    bin_of: npt.NDArray[np.uint8],
 ) -> None:
-    """Writes the bin of each value of a block to `places`."""
+    """Writes the bin of each value of a block to `bin_of`."""
     estimate = _scratch.estimate[: block.size]
     nearest, doubtful = _scratch.nearest[: block.size], _scratch.doubtful[: block.size]
     np.subtract(block, np.float32(low), out=estimate)
     np.multiply(estimate, np.float32(scale), out=estimate)
-    np.copyto(places, estimate, casting="unsafe")
+    np.copyto(bin_of, estimate, casting="unsafe")
     np.rint(estimate, out=nearest)
     np.subtract(estimate, nearest, out=estimate)
     np.abs(estimate, out=estimate)
     np.less(estimate, np.float32(doubt), out=doubtful)
     (where,) = doubtful.nonzero()
     if where.size:
-        places[where] = edges[1:-1].searchsorted(block[where], "right")
+        bin_of[where] = edges[1:-1].searchsorted(block[where], "right")

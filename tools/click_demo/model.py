@@ -98,8 +98,8 @@ class ClickEvaluation(ClickLoss):
         click: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns the loss (a scalar), the probabilities and the labels (one a row)."""
-        score = self.scorer(user, item, context, genres, crosses)
-        return self.loss(score, click), ops.sigmoid(score), click
+        log_odds = self.scorer(user, item, context, genres, crosses)
+        return self.loss(log_odds, click), ops.sigmoid(log_odds), click
 
 
 class TaskLoss(nn.Cell):
@@ -114,11 +114,11 @@ class TaskLoss(nn.Cell):
         self, columns: tuple[Tensor, ...], click: Tensor, loved: Tensor
     ) -> tuple[Tensor, ...]:
         """Returns the loss (a scalar) and the log-odds of both heads."""
-        score = self.scorer(*columns)
-        of_click, of_loved = score[:, 0], score[:, 1]
+        log_odds = self.scorer(*columns)
+        click_odds, loved_odds = log_odds[:, 0], log_odds[:, 1]
         # Only what was clicked has a rating to learn from.
-        rated = (self.loss(of_loved, loved) * click).sum() / ops.maximum(click.sum(), 1.0)
-        return self.loss(of_click, click).mean() + rated, of_click, of_loved
+        loved_loss = (self.loss(loved_odds, loved) * click).sum() / ops.maximum(click.sum(), 1.0)
+        return self.loss(click_odds, click).mean() + loved_loss, click_odds, loved_odds
 
     def construct(
         self,
@@ -149,8 +149,8 @@ class TaskEvaluation(TaskLoss):
     ) -> tuple[Tensor, ...]:
         """Returns the loss (a scalar), and the probabilities and labels (one a row)."""
         columns = (user, item, context, genres, crosses)
-        loss, of_click, of_loved = self.parts(columns, click, loved)
-        return loss, ops.sigmoid(of_click), click, ops.sigmoid(of_loved), loved
+        loss, click_odds, loved_odds = self.parts(columns, click, loved)
+        return loss, ops.sigmoid(click_odds), click, ops.sigmoid(loved_odds), loved
 
 
 def adam(scorer: WideDeep) -> nn.Adam:

@@ -39,20 +39,18 @@ class ClickStream:
 
     def __iter__(self) -> Iterator[Any]:
         number = 0
-        waiting: Batch | TaskBatch | None = (
-            None  # the rows of the last chunk that did not fill a batch
-        )
+        rest: Batch | TaskBatch | None = None  # rows that did not fill a batch
         for chunk in self._chunks():
             columns = self._encode(chunk, self.vocabulary)
-            if waiting is not None:
-                columns = waiting.followed_by(columns)
+            if rest is not None:
+                columns = rest.followed_by(columns)
             rows = len(columns.click)
             full = rows - rows % self.batch_size
             for start in range(0, full, self.batch_size):
                 number += 1
                 batch = columns.rows(start, start + self.batch_size)
                 yield _with_flips(batch, number) if number >= self._broken_from else batch
-            waiting = columns.rows(full, rows)
+            rest = columns.rows(full, rows)
 
 
 def _with_flips(batch: Batch | TaskBatch, number: int) -> Batch | TaskBatch:
