@@ -241,7 +241,7 @@ class ReferenceBuilder(State):
         """Returns the reference of the examples taken so far.
 
         Raises:
-            ValueError: There are none, or a column has no finite value.
+            ValueError: There are none.
         """
         if not self._have:
             raise ValueError(three_part("the reference", "no example", "one example or more"))
@@ -253,8 +253,10 @@ class ReferenceBuilder(State):
                 distribution = Distribution([0.5])
             elif values.dtype.kind in "iub":
                 distribution = categories_of(values, self._buckets)
-            else:
+            elif np.isfinite(values).any():
                 distribution = Distribution(edges_of(values, self._bins))
+            else:  # the other columns have a reference all the same
+                distribution = Distribution([0.0])
             distribution.add(values, weights)
             reference[name] = distribution
         return reference

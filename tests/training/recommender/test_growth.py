@@ -94,6 +94,18 @@ def test_the_numbers_of_tables_are_those_of_their_ids() -> None:
     assert troubles.counts == {}
 
 
+def test_a_feature_without_numbers_costs_no_other_drift() -> None:
+    troubles = Troubles()
+    rank = ranked_with(replace(OPTIONS, features={"age": "age", "price": "price"}), troubles)
+    for seed, price in enumerate([np.nan, np.nan, 2.5]):
+        values = {**batch(seed).values, ("name", "price"): np.full(64, price)}
+        rank.update(join([Batch(values, 64, 0.1, 0.0, 0.0)], rank.places, troubles))
+    assert troubles.counts == {}
+    found = read(rank.end_interval(), Detail()).scalars
+    assert found["recommender/drift/psi/age"] >= 0
+    assert "recommender/drift/psi/price" not in found  # the reference has none
+
+
 def test_the_shares_of_features_are_those_of_their_values() -> None:
     found = updated(ranked(Troubles()), range(5))
     age, price, country = (whole(range(5), ("name", name)) for name in ("age", "price", "country"))
