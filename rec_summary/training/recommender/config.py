@@ -172,7 +172,9 @@ class RecommenderMetrics:
             if getattr(self, name) is not None:
                 check_source(name, getattr(self, name))
         if self.label_times is not None and self.event_times is None:
-            raise ValueError(three_part("event_times", None, "a place, as label_times is given"))
+            raise ValueError(
+                three_part("event_times", None, "where the times are, as label_times is given")
+            )
         ids = _check_mapping("ids", self.ids)
         for key, value in ids.items():
             check_source(f"ids[{key!r}]", value)

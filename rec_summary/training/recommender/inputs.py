@@ -137,6 +137,10 @@ def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[
             np.pad(array, ((0, 0), (0, widest - array.shape[1])), constant_values=np.nan)
             for array in several
         ]
+    elif len(widths) > 1:
+        shapes = verbatim(" and ".join(map(str, sorted(widths))))
+        expected = "the same in each step: pad the rows, or let a function return one dimension"
+        raise ValueError(three_part("the shape of an example", shapes, expected))
     return np.concatenate(several), [len(array) for array in several]
 
 

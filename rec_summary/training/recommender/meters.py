@@ -72,7 +72,7 @@ class TableMeter:
             norms = self.states[ROWS] = RowNorms(rows, values.shape[1])
         norms.snapshot(values)
 
-    def end_interval(self, examples: int) -> dict[str, State]:
+    def end_interval(self, examples: int) -> dict[str, Any]:
         """Returns the states of a report by group; the total changes with later updates.
 
         Args:

@@ -18,8 +18,10 @@ from rec_summary.metrics.tags import OF_SLICES
 from rec_summary.training.recommender.columns import Source, check_source, columns_of
 from rec_summary.training.tensors import Array
 
+MISSING: Final = "missing"
+"""The slice of examples without a value."""
+
 _NAMES: Final = "a dict of str by int"
-_MISSING: Final = "missing"
 _METRICS: Final = "a sequence of one name of a metric or more, such as 'auc' or 'ndcg_at_10'"
 _NEW: Final = ("new", "known")
 _BEYOND: Final = 4096  # above all exponents of float64
@@ -32,15 +34,17 @@ class Slice:
     `RecommenderMetrics(slices={"country": ("context", 3), "age": Slice("age", edges=(18, 30))})`.
 
     Integers and strings are values. Other numbers are in ranges: between `edges`, or between
-    powers of two. A matrix has several values for each example, which counts in the slice of each.
+    powers of two; with `names` and without `edges`, they are rounded to integers. A matrix has
+    several values for each example, which counts in the slice of each.
 
     Attributes:
         column: Where the column is, as in `RecommenderMetrics.features`.
         edges: Ascending numbers at which ranges begin.
         new: In place of its value, whether an id is new: whether this rank has seen it fewer than
             this many times before, 1 to 255. The slices are `new` and `known`.
-        names: The names of integers, such as ``{0: "female", 1: "male"}``. With `new`, those of new
-            and of known ids, such as ``{0: "cold", 1: "warm"}``.
+        names: The names of integers, such as ``{0: "female", 1: "male"}``. With `edges`, those of
+            ranges by their number, from 0; with `new`, those of new and of known ids, such as
+            ``{0: "cold", 1: "warm"}``.
         missing: The number that stands for no value. In a matrix it fills up rows. NaN stands for
             it as well.
         shown: The most frequent values, which have tags of their own.
@@ -137,6 +141,8 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
         missing = np.isnan(flat) if seen is None else ~(np.abs(flat) < 2.0**63)
     if options.missing is not None and flat.dtype.kind in "iubf":
         missing |= flat == options.missing
+    if options.edges and flat.dtype.kind not in "iubf":
+        raise ValueError(three_part("a column of slices with edges", flat.dtype, "numbers"))
     if seen is not None:
         present = flat[~missing]
         ids = hash_strings(present) if present.dtype.kind in "US" else present.astype(np.int64)
@@ -145,21 +151,24 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
         keys: list[Any] = [0, 1]
         name_of: Callable[[Any], str] = _NEW.__getitem__
     else:
-        keyed, name_of = _keyed(flat, options.edges)
-        unique, codes = np.unique(keyed, return_inverse=True)
+        if flat.dtype.kind == "f" and options.names and not options.edges:
+            missing |= np.isinf(flat)
+            flat = np.rint(np.where(missing, 0, flat)).astype(np.int64)
+        value_keys, name_of = _keyed(flat, options.edges)
+        unique, codes = np.unique(value_keys, return_inverse=True)
         codes, keys = codes.reshape(-1), unique.tolist()
     names = [options.names.get(key) or name_of(key) for key in keys]
     # A row of several values is filled up with missing ones.
     codes = np.where(missing, len(names) if values.ndim == 1 else -1, codes)
-    return Slicing(codes.astype(np.intp).reshape(values.shape), [*names, _MISSING])
+    return Slicing(codes.astype(np.intp).reshape(values.shape), [*names, MISSING])
 
 
 def _keyed(flat: Array, edges: Sequence[float]) -> tuple[Array, Callable[[Any], str]]:
     """Returns a key of each value, and how a key is named."""
     if edges:
         ends = [-math.inf, *edges, math.inf]
-        places = np.searchsorted(edges, flat, side="right")
-        return places, lambda place: _range(ends[place], ends[place + 1])
+        ranges = np.searchsorted(edges, flat, side="right")
+        return ranges, lambda number: _range(ends[number], ends[number + 1])
     if flat.dtype.kind == "f":
         # Powers of two are the same on all ranks and in all runs.
         numbers = flat.astype(np.float64)

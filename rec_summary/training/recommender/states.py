@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,12 @@ from rec_summary.training.recommender.config import (
 )
 from rec_summary.training.recommender.inputs import Roles, Steps
 from rec_summary.training.recommender.meters import ROWS, DriftMeter, FeatureMeter, TableMeter
+from rec_summary.training.recommender.mistakes import (
+    SliceMistakes,
+    id_mistakes,
+    row_mistakes,
+    time_mistakes,
+)
 from rec_summary.training.recommender.slices import slicing
 from rec_summary.training.recommender.task_metrics import Examples, TaskMetrics
 from rec_summary.training.tensors import Array
@@ -45,7 +51,7 @@ _OPTIONAL: Final = frozenset(
 )
 """The groups of states that begin empty if a run has stored none, as an earlier version has not."""
 
-_Place = tuple[str, dict[str, Any], str]
+_Slot = tuple[str, dict[str, Any], str]
 """A key, and where its state is: in this dict under this name."""
 _MISTAKEN: Final = 0.05  # the share of new ids from which on it is reported
 
@@ -78,6 +84,11 @@ class RankMetrics:
         }
         self._slices = slices_of(options)
         self._seen = {name: SeenCounts() for name, slice_ in self._slices.items() if slice_.new}
+        self._slice_mistakes = {
+            name: SliceMistakes(name, slice_, troubles)
+            for name, slice_ in self._slices.items()
+            if name != LABEL_AGE
+        }
         # Features have a drift of their own; that of the unnamed task has them as well.
         names = dict.fromkeys(["", *self._tasks])
         self._drifts = {name: DriftMeter(options.reference_examples) for name in names}
@@ -180,7 +191,10 @@ class RankMetrics:
 
     def snapshot_rows(self, table: str, rows: Array, values: Array) -> None:
         """Adds the current sampled rows of a table: numbers (s,) and values (s, width)."""
+        states = self._tables[table].states
         self._tables[table].snapshot(rows, values)
+        touched = states[tags.TABLE_WINDOW].touched.touched(rows)
+        self._report(f"rows of {table}", row_mistakes(states[ROWS], touched))
 
     def end_interval(self) -> dict[str, State]:
         """Returns the states of a report, by the keys of `tags.key`, and begins an interval.
@@ -190,13 +204,18 @@ class RankMetrics:
         states: dict[str, State] = {}
         for name, task in self._tasks.items():
             with self.attempt_report(name):
-                states.update(task.states())
+                states.update(task.end_interval())
         for name, table in self._tables.items():
-            states.update(_named(name, table.end_interval(self.examples)))
+            ended = table.end_interval(self.examples)
+            states.update(_named(name, ended))
+            ids = ended[tags.TABLE_WINDOW].frequency
+            self._report(f"table {name}", id_mistakes(self._sizes[name], ids))
         for name, feature in self._features.items():
             states.update(_named(name, feature.end_interval()))
         states.update(self._steps)
         self._steps = self._begin_steps()
+        for column in self._slice_mistakes.values():
+            column.end_interval()
         for name, seen in self._seen.items():
             mistaken = seen.mistaken(self._slices[name].new)
             if mistaken > _MISTAKEN:
@@ -226,7 +245,7 @@ class RankMetrics:
 
     def states(self) -> dict[str, State]:
         """Returns all states that a restarted run needs, by key."""
-        states = {key: holder[entry] for places in self._places() for key, holder, entry in places}
+        states = {key: holder[entry] for slots in self._slots() for key, holder, entry in slots}
         for name, meter in self._drifts.items():
             for group, state in meter.states.items():
                 states[tags.group_of(name, group)] = state
@@ -238,7 +257,7 @@ class RankMetrics:
         Raises:
             ValueError: A state is missing, or has another kind or other settings.
         """
-        needed, others = self._places()
+        needed, others = self._slots()
         restored = [_restored(key, holder[entry], stored) for key, holder, entry in needed]
         for (_, holder, entry), state in zip(needed, restored, strict=True):
             holder[entry] = state
@@ -257,26 +276,26 @@ class RankMetrics:
                 meter.restore(own)
         self.examples = examples
 
-    def _places(self) -> tuple[list[_Place], list[_Place]]:
+    def _slots(self) -> tuple[list[_Slot], list[_Slot]]:
         """Returns where states are, those that each process with the same settings has first."""
-        places: list[_Place] = [
+        slots: list[_Slot] = [
             (tags.key(group, name), windows, name)
             for task in self._tasks.values()
             for group, windows in task.groups.items()
             for name in windows
         ]
         meters: list[tuple[str, Any]] = [*self._tables.items(), *self._features.items()]
-        places += [
+        slots += [
             (tags.key(group, name), meter.states, group)
             for name, meter in meters
             for group in meter.states
         ]
-        places += [(tags.key(_SEEN, name), self._seen, name) for name in self._seen]
-        places += [(key, self._steps, key) for key in self._steps]
-        groups = {key: tags.split_key(key)[1].partition("/")[0] for key, *_ in places}
+        slots += [(tags.key(_SEEN, name), self._seen, name) for name in self._seen]
+        slots += [(key, self._steps, key) for key in self._steps]
+        groups = {key: tags.split_key(key)[1].partition("/")[0] for key, *_ in slots}
         return (
-            [place for place in places if groups[place[0]] not in _OPTIONAL],
-            [place for place in places if groups[place[0]] in _OPTIONAL],
+            [slot for slot in slots if groups[slot[0]] not in _OPTIONAL],
+            [slot for slot in slots if groups[slot[0]] in _OPTIONAL],
         )
 
     def _begin_steps(self) -> dict[str, Any]:
@@ -300,6 +319,8 @@ class RankMetrics:
                     values = now - values.astype(np.float64).reshape(-1)
                 if values is not None:
                     slicings[name] = slicing(options, values, self._seen.get(name))
+                    if name in self._slice_mistakes:
+                        self._slice_mistakes[name].add(slicings[name])
         return slicings
 
     def _count_steps(self, steps: Steps) -> None:
@@ -328,13 +349,15 @@ class RankMetrics:
             self._steps[tags.LABEL_DELAY].add_all(delays[np.isfinite(delays)])
 
     def _times(self, role: str, steps: Steps) -> Array | None:
-        """Returns times, and reports those that are not precise."""
+        """Returns times, and reports what cannot be right."""
         times = self._roles.column(role, steps.arrays)
-        if times is not None and times.dtype.kind == "f" and times.dtype.itemsize < 8:
-            text = f"{times.dtype} holds seconds since 1970 with an error of up to 64 s; "
-            text += "make the column float64 or int64"
-            self._troubles.report(f"recommender metrics: {role.replace('_', ' ')}", text)
+        if times is not None:
+            self._report(role.replace("_", " "), time_mistakes(times))
         return times
+
+    def _report(self, what: str, mistakes: Iterable[str]) -> None:
+        for mistake in mistakes:
+            self._troubles.report(f"recommender metrics: {what}", mistake)
 
     def _count_drift(self, name: str, examples: Examples | None, arrays: dict[Any, Array]) -> None:
         columns: dict[str, Array] = {}

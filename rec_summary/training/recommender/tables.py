@@ -69,7 +69,7 @@ def find_tables(
     names: Iterable[str],
     parameters: Iterable[Any],
     troubles: Troubles,
-    others: Container[int] = (),
+    not_tables: Container[int] = (),
 ) -> dict[str, Table]:
     """Returns the tables of these names.
 
@@ -80,28 +80,29 @@ def find_tables(
         names: The names.
         parameters: The parameters of the network; see `network_parameters`.
         troubles: Receives each name without a parameter, or with several.
-        others: The ids of parameters that are tables by their full name only; see `layer_weights`.
+        not_tables: The ids of parameters that are tables by their full name only; see
+            `layer_weights`.
     """
-    known = {str(param.name): param for param in parameters}
-    tables = {full: p for full, p in known.items() if _is_matrix(p) and id(p) not in others}
-    named = {}
+    by_name = {str(param.name): param for param in parameters if _is_map(param) or param.shape}
+    tables = {full: p for full, p in by_name.items() if _is_matrix(p) and id(p) not in not_tables}
+    matched = {}
     for name in names:
         # A training step puts a prefix before names: "network.item_embedding.embedding_table".
-        begun = [p for full, p in tables.items() if full.startswith(f"{name}.")]
-        within = [p for full, p in tables.items() if f".{name}." in f"{full}."]
-        fitting = [known[name]] if name in known else begun or within
-        if len(fitting) != 1:
-            what = f"{len(fitting) or 'no'} tables have the name {name!r}"
+        first = [p for full, p in tables.items() if full.startswith(f"{name}.")]
+        inner = [p for full, p in tables.items() if f".{name}." in f"{full}."]
+        candidates = [by_name[name]] if name in by_name else first or inner
+        if len(candidates) != 1:
+            what = f"{len(candidates) or 'no'} tables have the name {name!r}"
             troubles.report(
                 "recommender metrics: tables",
                 f"{what}; its ids are counted, its rows are not sampled. The tables are: "
                 f"{', '.join(tables) or 'there are none'}",
             )
-            named[name] = Table(None, None)
+            matched[name] = Table(None, None)
             continue
-        parameter = fitting[0]
-        named[name] = Table(parameter, None if _is_map(parameter) else int(parameter.shape[0]))
-    return named
+        (parameter,) = candidates
+        matched[name] = Table(parameter, None if _is_map(parameter) else int(parameter.shape[0]))
+    return matched
 
 
 class RowSampler:

@@ -71,7 +71,9 @@ class Task:
         """Checks the options."""
         check_source("predictions", self.predictions)
         if self.labels is None and self.kind != "retrieval":
-            raise ValueError(three_part("labels", None, "a place; None only for a retrieval"))
+            raise ValueError(
+                three_part("labels", None, "where they are; None only for a retrieval")
+            )
         if self.mask is not None:
             check_source("mask", self.mask)
         check_type("missing", self.missing, (int, float, type(None)), _MISSING)
@@ -92,6 +94,8 @@ def check_quality(options: Any, kind: str) -> None:
     for name in _PLACES:
         if getattr(options, name) is not None:
             check_source(name, getattr(options, name))
+    if options.labels is not None and options.labels == options.predictions:
+        raise ValueError(three_part("labels", options.labels, "another place than predictions"))
     check_bool("logits", options.logits)
     chosen = check_choice(kind, getattr(options, kind), KINDS)
     for name, kinds in _ONLY.items():

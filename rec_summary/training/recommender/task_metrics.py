@@ -33,25 +33,16 @@ from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of
 from rec_summary.training.recommender.inputs import Roles, Steps, role_of
+from rec_summary.training.recommender.mistakes import MOST_REFUSED, TaskMistakes
 from rec_summary.training.recommender.slices import Slice
 from rec_summary.training.recommender.task import Task
 from rec_summary.training.tensors import Array
 
-_MOST_REFUSED: Final = 0.01  # the share of examples from which on it is reported
 _SLICE_BINS: Final = 128  # of the score in a slice
 _SLICE_CELLS: Final = 2048  # of users, lists and pairs in a slice
 _PAIR_ROWS: Final = 16_384
 _SLICE_BUCKETS: Final = 4  # of a window of slices; each may have a state for each slice
-_LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
-_REMEDIES: Final = {
-    "score outside [0, 1]": "if your predictions are log-odds, set logits=True",
-    "probabilities do not add up to 1": "if your predictions are logits, set logits=True",
-    "weight not usable": "weights are numbers of 0 to 2**20: divide them all by one number",
-}
 _NO_PROBABILITY: Final = ("score outside [0, 1]", "probabilities do not add up to 1")
-_RATINGS: Final = "if your labels are ratings, set {}='ratings'"
-
-
 _ROLES: Final = (
     *(inputs.PREDICTIONS, inputs.LABELS, inputs.WEIGHTS, inputs.USERS),
     *(inputs.LISTS, inputs.MASK),
@@ -85,11 +76,18 @@ class Examples(NamedTuple):
 
     def at(self, kept: Array) -> Examples:
         """Returns the examples at which `kept`, bools of shape (examples,), is set."""
-        slicings = {name: slicing.at(kept) for name, slicing in self.slicings.items()}
-        columns = (None if column is None else column[kept] for column in (*self[2:4], *self[5:]))
-        weights, users, lists, batches = columns
+
+        def at_kept(column: Array | None) -> Array | None:
+            return None if column is None else column[kept]
+
         return Examples(
-            self.scores[kept], self.labels[kept], weights, users, slicings, lists, batches
+            self.scores[kept],
+            self.labels[kept],
+            weights=at_kept(self.weights),
+            users=at_kept(self.users),
+            slicings={name: slicing.at(kept) for name, slicing in self.slicings.items()},
+            lists=at_kept(self.lists),
+            batches=at_kept(self.batches),
         )
 
 
@@ -117,7 +115,7 @@ class TaskMetrics:
         self._task = task
         self._options = options
         self._roles = roles
-        self._troubles = troubles
+        self._mistakes = TaskMistakes(name, task, troubles)
         self._predicts_nan = False  # in the last batch
         self._predicts_odds = False  # in the last report that had examples
         self._scored = 0  # examples since the last report
@@ -140,10 +138,13 @@ class TaskMetrics:
     @property
     def groups(self) -> dict[str, dict[str, Any]]:
         """The windows by group and name. You may replace them by stored ones."""
-        return {tags.group_of(self._name, group): each for group, each in self._windows.items()}
+        return {
+            tags.group_of(self._name, group): windows for group, windows in self._windows.items()
+        }
 
-    def states(self) -> dict[str, State]:
-        """Returns the states of a report, by key."""
+    def end_interval(self) -> dict[str, State]:
+        """Returns the states of a report, by key, and reports the mistakes of the interval."""
+        self._mistakes.end_interval()
         states = {
             tags.key(group, name): window.total()
             for group, windows in self.groups.items()
@@ -165,25 +166,20 @@ class TaskMetrics:
         Raises:
             ValueError: The inputs differ in length.
         """
-        scores, labels, weights, users, lists, mask = (
-            self._flat(role, steps.arrays) for role in _ROLES
-        )
+        columns = {role: self._flat(role, steps.arrays) for role in _ROLES}
         place, _ = self._roles.of[role_of(self._name, inputs.PREDICTIONS)]
-        if scores is not None and self._task.kind in _OF_MATRICES:
-            scores = self._matrix(steps.arrays)
-        if scores is not None and self._task.labels is None:
-            labels = np.concatenate([np.arange(size) for size in steps.lengths[place]])
+        if self._task.kind in _OF_MATRICES and columns[inputs.PREDICTIONS] is not None:
+            columns[inputs.PREDICTIONS] = self._matrix(steps.arrays)
+        if self._task.labels is None and columns[inputs.PREDICTIONS] is not None:
+            rows = [np.arange(size) for size in steps.lengths[place]]
+            columns[inputs.LABELS] = np.concatenate(rows)
+        scores, labels, weights, users, lists, mask = (columns[role] for role in _ROLES)
         if scores is None or labels is None or (mask is None and self._task.mask is not None):
             return None
-        if self._left_out:
-            inputs_of = (scores, labels, weights, users, lists, mask)
-            sizes = sorted({len(column) for column in inputs_of if column is not None})
-            if len(sizes) > 1:
-                received = verbatim(f"inputs of {' and '.join(map(str, sizes))} values")
-                expected = "as many values of each input as there are examples"
-                raise ValueError(three_part(f"the task {self._name}", received, expected))
+        self._check_sizes(columns, steps)
         chosen = None if mask is None else mask > 0
         self._check_nan(steps, chosen)
+        self._mistakes.add_steps(len(steps.batches))
         if self._task.logits and scores.ndim == 2:
             scores = _softmax(scores)
         elif self._task.logits:
@@ -201,14 +197,15 @@ class TaskMetrics:
         else:
             masked, kept = ~chosen, chosen & ~missing
             missing &= chosen
+        self._mistakes.add_kept(kept)
         count_together(self._left_out.values(), LabelBatch(masked, missing))
         return examples if kept.all() else examples.at(kept)
 
     def count(self, examples: Examples) -> None:
         """Counts examples."""
-        self._scored += len(examples.scores)
         batches, refused = self._prepare(examples)
-        self._check_refused(refused, len(examples.scores))
+        self._scored += len(examples.scores)
+        self._odds += sum(refused.get(reason, 0) for reason in _NO_PROBABILITY)
         for group, batch in batches.items():
             count_together(self._windows[group].values(), batch)
         # That of classes is without refused examples.
@@ -217,6 +214,7 @@ class TaskMetrics:
             is_one = self._slices[column].metrics == tags.OF_SLICES
             sliced = SlicedBatch(slicing, split[tags.QUALITY] if is_one else split)
             count_together(self._windows[tags.key(tags.SLICE, column)].values(), sliced)
+        self._mistakes.add(examples.scores, examples.labels, examples.weights, refused)
 
     def _prepare(self, examples: Examples) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns a batch for each group, and the numbers of refused examples by reason."""
@@ -239,7 +237,6 @@ class TaskMetrics:
             errors = RatingErrors()
             errors.update(scores, labels, weights)
             return batches, {"number not usable": errors.refused}
-        self._check_weights(weights)
         clicks = clean(scores, labels, weights)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
         if clicks.kept is None and len(scores):
@@ -268,7 +265,7 @@ class TaskMetrics:
         that happen to look like some are not a fair sample. Lists only need the order.
         """
         if self._scored:
-            self._predicts_odds = self._odds > _MOST_REFUSED * self._scored
+            self._predicts_odds = self._odds > MOST_REFUSED * self._scored
             self._scored = self._odds = 0
         if not (self._predicts_nan or self._predicts_odds):
             return
@@ -291,6 +288,26 @@ class TaskMetrics:
             if tag.startswith(start) and not tag.split("/")[-2].startswith(kept):
                 into.scalars[tag] = math.nan
 
+    def _check_sizes(self, columns: Mapping[str, Array | None], steps: Steps) -> None:
+        """Checks that inputs have as many values as there are examples.
+
+        Raises:
+            ValueError: They differ in length.
+        """
+        if len({len(column) for column in columns.values() if column is not None}) > 1:
+            arrays = (
+                (role, self._roles.column(role_of(self._name, role), steps.arrays))
+                for role in _ROLES
+            )
+            shapes = [
+                f"{role} of shape {array.shape}" for role, array in arrays if array is not None
+            ]
+            received = f"{', '.join(shapes)} in {len(steps.batches):,} steps"
+            expected = "one value for each example (take a column of a matrix as in (1, 0); a class"
+            expected += " is a number; a loss has one value for each step)"
+            what = f"the task {self._name}" if self._name else "an input of the metrics"
+            raise ValueError(three_part(what, verbatim(received), expected))
+
     def _flat(self, role: str, arrays: dict[Any, Array]) -> Array | None:
         column = self._roles.column(role_of(self._name, role), arrays)
         return None if column is None else column.reshape(-1)
@@ -303,7 +320,7 @@ class TaskMetrics:
                 fitting[name] = slicing
             else:
                 text = f"it has {len(slicing.codes):,} values of {size:,} examples"
-                self._report(f"slice {name}", text)
+                self._mistakes.report(f"slice {name}", text)
         return fitting
 
     def _batches(self, steps: Steps, examples: int) -> Array:
@@ -346,31 +363,6 @@ class TaskMetrics:
                 return  # the step has no example of this task
         self._predicts_nan = last.size > 0 and bool(np.isnan(last).all())
 
-    def _check_refused(self, refused: Mapping[str, int], examples: int) -> None:
-        """Reports examples that no metric of the quality counts, if there are many."""
-        count = sum(refused.values())
-        self._odds += sum(refused.get(reason, 0) for reason in _NO_PROBABILITY)
-        if count > _MOST_REFUSED * examples:
-            reason = max(refused, key=lambda name: refused[name])
-            ratings = _RATINGS.format("kind" if self._name else "task")
-            remedy = {**_REMEDIES, "label outside [0, 1]": ratings}.get(reason)
-            text = f"{count:,} of {examples:,} examples of the last steps are refused: {reason}"
-            text += f" ({remedy})" if remedy else ""
-            self._report("refused examples", text)
-
-    def _check_weights(self, weights: Array | None) -> None:
-        """Reports weights that are so small that they are counted with a visible error."""
-        if weights is None or self._task.kind != "clicks":
-            return
-        small = (weights > 0) & (weights < _LEAST_WEIGHT)
-        if np.count_nonzero(small) > _MOST_REFUSED * len(weights):
-            text = f"many are below {_LEAST_WEIGHT}, and are rounded to multiples of 2**-20; "
-            text += "multiply them all by one number"
-            self._report("small weights", text)
-
-    def _report(self, what: str, text: str) -> None:
-        self._troubles.report(f"recommender metrics: {role_of(self._name, what)}", text)
-
 
 def _empty_states(
     task: Task, options: RecommenderMetrics, *, of_slice: bool = False
@@ -401,24 +393,20 @@ def _windows_of_slices(
     slices: Slice, task: Task, options: RecommenderMetrics
 ) -> dict[str, Window[Any]]:
     """Returns the windows of a column of slices."""
-    used = {tags.QUALITY, *map(tags.group_with, slices.metrics)}
+    needed = {tags.QUALITY, *map(tags.group_with, slices.metrics)}
     states = _empty_states(task, options, of_slice=True)
-    states = {group: state for group, state in states.items() if group in used}
-    only = {tags.QUALITY: states[tags.QUALITY]}
-    every, quality = (
-        Slices(
-            only[tags.QUALITY]
-            if slices.metrics == tags.OF_SLICES
-            else SliceState(slices.metrics, group_states),
-            slices.most,
-            slices.shown,
-        )
-        for group_states in (states, only)
-    )
-    decayed = options.half_lives if slices.decayed else ()
+    states = {group: state for group, state in states.items() if group in needed}
+
+    def by_slice(groups: Mapping[str, Any]) -> Slices:
+        is_default = slices.metrics == tags.OF_SLICES
+        empty = groups[tags.QUALITY] if is_default else SliceState(slices.metrics, groups)
+        return Slices(empty, slices.most, slices.shown)
+
+    quality = by_slice({tags.QUALITY: states[tags.QUALITY]})
+    half_lives = options.half_lives if slices.decayed else ()
     return {
-        **_windows(every, options.last, buckets=_SLICE_BUCKETS),
-        **{f"decayed_{size}": CoarselyDecayed(quality, size) for size in decayed},
+        **_windows(by_slice(states), options.last, buckets=_SLICE_BUCKETS),
+        **{f"decayed_{size}": CoarselyDecayed(quality, size) for size in half_lives},
     }
 
 

@@ -86,8 +86,8 @@ class RecommenderTelemetry:
         network = view.network
         parameters = network_parameters(network) if network is not None else []
         if self._aggregator is None:
-            others = layer_weights(network) if network is not None else set()
-            tables = find_tables(self._options.ids, parameters, self._troubles, others)
+            not_tables = layer_weights(network) if network is not None else set()
+            tables = find_tables(self._options.ids, parameters, self._troubles, not_tables)
             self._sampler = RowSampler(tables, self._options.sampled_rows, self._troubles)
             self._aggregator = Aggregator(
                 self._options,
@@ -128,7 +128,9 @@ class RecommenderTelemetry:
             self._nbytes += batch.nbytes
         else:
             self._troubles.report(
-                "recommender metrics: batches not counted", "the writer's thread is too slow"
+                "recommender metrics: batches not counted",
+                "the writer's thread is too slow: raise report_steps, or name fewer slices, "
+                "tables and features",
             )
         if step % self._options.report_steps == 0:
             self._queue(self._report(final=False))
@@ -162,7 +164,8 @@ class RecommenderTelemetry:
         if self._sampler is None:
             return
         for table in self._sampler.open_tables:
-            self._sampler.choose(table, self._last_ids(table))
+            with self._troubles.attempt(f"recommender metrics: table {table}"):
+                self._sampler.choose(table, self._last_ids(table))
         left = [name for name in self._sampler.names if name not in self._rows]
         self._rows.update(self._sampler.take(left[:most]))
 

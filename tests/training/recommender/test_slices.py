@@ -333,6 +333,9 @@ def test_the_names_of_values() -> None:
     ]
     assert names_of(Slice("x", missing=0), np.array([[1, 0], [2, 1]])) == ["1", "-", "2", "1"]
     assert names_of(Slice("x", missing=0), np.array([1, 0])) == ["1", "missing"]
+    # A category in a column of floats has its name.
+    gender, floats = Slice("x", names={0: "female", 1: "male"}), [0.0, 1.0, 7.0, np.nan, -np.inf]
+    assert names_of(gender, np.array(floats)) == ["female", "male", "7", "missing", "missing"]
     cold = Slice("x", new=2, names={0: "cold", 1: "warm"})
     seen = SeenCounts()
     assert names_of(cold, np.array([7, 7, 7, 8]), seen) == ["cold", "cold", "warm", "cold"]

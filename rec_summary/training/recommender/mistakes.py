@@ -1,0 +1,251 @@
+"""What cannot be right in the inputs of the metrics: each mistake in one line, with its remedy.
+
+A metric of wrong inputs looks like any other: an AUC of 0.5, a share, a curve. What is reported
+here is what no training does on purpose, after so many examples that it is not chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.metrics.quality.slices import Slicing
+from rec_summary.metrics.tables.frequency import IdFrequency
+from rec_summary.metrics.tables.row_norms import RowNorms
+from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.inputs import role_of
+from rec_summary.training.recommender.slices import MISSING, Slice
+from rec_summary.training.recommender.task import Task
+from rec_summary.training.tensors import Array
+
+MOST_REFUSED: Final = 0.01
+"""The share of examples from which on it is reported that they cannot be used."""
+
+_FEW: Final = 1000  # examples after which not all predictions are equal by chance
+_MANY: Final = 10_000  # examples after which a rare label, or value of a column, has occurred
+_LOOKED_UP: Final = 10  # sampled rows after which a table that never changes is not chance
+_LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
+_SHOWN: Final = 5  # slices in a message
+_LATEST: Final = 1e11  # seconds since 1970: no time of an event, but one in milliseconds
+_SIGMOID: Final = (0.5, 0.7311)  # of 0 and 1: the log-odds were probabilities
+_REMEDIES: Final = {
+    "score outside [0, 1]": "if your predictions are log-odds, set logits=True",
+    "probabilities do not add up to 1": "if your predictions are logits, set logits=True",
+    "weight not usable": "weights are 0 to 2**20: divide larger ones all by one number",
+    "no such candidate": "a label is the number of a column of the predictions, from 0",
+    "label outside [0, 1]": (
+        "a label is 0 for no click and 1 for a click; if your labels are ratings, set {}='ratings';"
+        " if some are NaN, as they are missing, use tasks={{...: Task(...)}}"
+    ),
+}
+
+
+class _Range:
+    """The range of numbers so far.
+
+    Attributes:
+        count: How many there were.
+        low: The least one; infinity before the first.
+        high: The largest one.
+        total: Their sum; 0 for those of matrices.
+        has_fractions: Whether one is between 0 and 1; not known for those of matrices.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.low, self.high = math.inf, -math.inf
+        self.total = 0.0
+        self.has_fractions = False
+
+    @property
+    def are_only_0_and_1(self) -> bool:
+        """Whether there is no other number."""
+        return self.low == 0 and self.high == 1 and not self.has_fractions
+
+    def add(self, numbers: Array) -> None:
+        """Adds numbers, (n,) or (n, m); NaN has no part in `low` and `high`."""
+        if not numbers.size:
+            return
+        self.count += len(numbers)
+        self.low = min(self.low, float(numbers.min()))
+        self.high = max(self.high, float(numbers.max()))
+        if numbers.ndim == 1:  # a matrix of scores may have millions
+            self.total += float(numbers.sum(dtype=np.float64))
+            fractions = (numbers > 0) & (numbers < 1)
+            self.has_fractions = self.has_fractions or bool(fractions.any())
+
+
+class TaskMistakes:
+    """Looks at the examples of a task, and reports what cannot be right."""
+
+    def __init__(self, name: str, task: Task, troubles: Troubles) -> None:
+        """Starts without examples.
+
+        Args:
+            name: The name of the task; empty if it has none.
+            task: The task.
+            troubles: Receives the mistakes.
+        """
+        self._name, self._task, self._troubles = name, task, troubles
+        self._examples = self._kept = 0
+        self._labels = _Range()
+        self._steps = 0
+        self._scores = _Range()  # since the last report, as the steps
+
+    def add_steps(self, steps: int) -> None:
+        """Counts steps."""
+        self._steps += steps
+
+    def add_kept(self, kept: npt.NDArray[np.bool_]) -> None:
+        """Counts examples, (examples,), of which the task leaves out those that are not kept."""
+        self._examples += len(kept)
+        self._kept += int(np.count_nonzero(kept))
+
+    def add(
+        self, scores: Array, labels: Array, weights: Array | None, refused: Mapping[str, int]
+    ) -> None:
+        """Looks at examples of the task.
+
+        Args:
+            scores: Probabilities, ratings, or a row of scores for each example.
+            labels: The labels, (examples,).
+            weights: The weights; None if each is 1.
+            refused: The number of refused examples by reason.
+        """
+        self._scores.add(scores)
+        self._labels.add(labels)
+        self._check_refused(refused, len(scores))
+        if weights is not None and self._task.kind == "clicks":
+            small = (weights > 0) & (weights < _LEAST_WEIGHT)
+            if np.count_nonzero(small) > MOST_REFUSED * len(weights):
+                text = f"many are below {_LEAST_WEIGHT}, and are rounded to multiples of 2**-20; "
+                self.report("small weights", text + "multiply them all by one number")
+
+    def end_interval(self) -> None:
+        """Reports what cannot be right since the last report, or since the beginning."""
+        scores, labels, kind = self._scores, self._labels, self._task.kind
+        if scores.count >= _FEW and self._steps > 1:
+            if scores.low == scores.high:
+                text = f"all {scores.count:,} since the last report are {scores.low:.6g}: the "
+                text += "network predicts nothing, or `predictions` is another of its outputs"
+                self.report("constant predictions", text)
+            elif kind == "clicks" and labels.has_fractions and scores.are_only_0_and_1:
+                text = "all predictions are 0 or 1, and labels are between: exchange them"
+                self.report("predictions and labels", text)
+            elif self._task.logits and self._are_squeezed():
+                text = f"all {scores.count:,} since the last report were between 0 and 1 before"
+                text += " the sigmoid: if your predictions are probabilities, set logits=False"
+                self.report("log-odds", text)
+        # Of a retrieval, the own item may be in the same column each time.
+        if labels.count >= _MANY and labels.low == labels.high and kind != "retrieval":
+            text = f"all {labels.count:,} are {labels.low:.6g}, so that there is nothing to "
+            text += "predict: check that `labels` is the right output"
+            self.report("constant labels", text)
+        if self._examples >= _MANY and not self._kept:
+            text = f"none of {self._examples:,} examples is in the task and has a label: "
+            self.report("no examples", text + "check `mask`, `labels` and `missing`")
+        self._steps, self._scores = 0, _Range()
+
+    def report(self, what: str, text: str) -> None:
+        """Reports a mistake."""
+        self._troubles.report(f"recommender metrics: {role_of(self._name, what)}", text)
+
+    def _check_refused(self, refused: Mapping[str, int], examples: int) -> None:
+        """Reports examples that no metric of the quality counts, if there are many."""
+        count = sum(refused.values())
+        if count > MOST_REFUSED * examples:
+            reason = max(refused, key=lambda name: refused[name])
+            text = f"{count:,} of {examples:,} examples of the last steps are refused: {reason}"
+            remedy = _REMEDIES.get(reason, "").format("kind" if self._name else "task")
+            self.report("refused examples", f"{text} ({remedy})" if remedy else text)
+
+    def _are_squeezed(self) -> bool:
+        """Whether the scores look like the sigmoid of probabilities, where clicks are rare."""
+        low, high = _SIGMOID
+        scores, labels = self._scores, self._labels
+        are_between = low <= scores.low and scores.high <= high
+        are_spread = scores.high - scores.low > (high - low) / 2
+        return are_between and are_spread and labels.total < labels.count / 2
+
+
+class SliceMistakes:
+    """Looks at a column of slices, and reports it if it does not split the examples."""
+
+    def __init__(self, name: str, options: Slice, troubles: Troubles) -> None:
+        """Starts without examples."""
+        self._name, self._troubles = name, troubles
+        self._column = options.column
+        # All ids are new for a long time.
+        self._counts_ids = options.new > 0
+        self._names = set() if self._counts_ids else set(options.names.values())
+        self._examples = 0
+        self._slices: set[str] = set()  # some of those that occur
+        self._is_split = False
+
+    def add(self, slicing: Slicing) -> None:
+        """Looks at the slices of examples, until they are as they should be."""
+        if self._is_split:
+            return
+        self._examples += len(slicing.codes)
+        codes = np.unique(slicing.codes)
+        present = {slicing.names[code] for code in codes[codes >= 0].tolist()}
+        if len(self._slices) < _SHOWN:
+            self._slices.update(present)
+        are_several = len(self._slices) > 1 or (self._counts_ids and bool(present - {MISSING}))
+        self._is_split = are_several and not (self._names and self._names.isdisjoint(present))
+
+    def end_interval(self) -> None:
+        """Reports a column of which all examples are in one slice, or none in a named one."""
+        if self._is_split or self._examples < _MANY:
+            return
+        present = ", ".join(sorted(self._slices)[:_SHOWN]) or "none"
+        text = f"the slices of {self._examples:,} examples are: {present}; "
+        are_unknown = self._names and self._names.isdisjoint(self._slices)
+        text += "none of them is in `names`" if are_unknown else "there is nothing to compare"
+        text += f": check the column {self._column!r}, and `missing`, `edges` and `names`"
+        self._troubles.report(f"recommender metrics: slice {self._name}", text)
+
+
+def id_mistakes(size: int | None, counts: IdFrequency) -> Iterator[str]:
+    """Yields what cannot be right in the ids of a table.
+
+    Args:
+        size: The number of rows of the table; None if it is open.
+        counts: The ids since the last report.
+    """
+    if size is not None and counts.out_of_range:
+        yield (
+            f"{counts.out_of_range:,} of {counts.seen:,} ids since the last report are not rows, "
+            f"which are 0 to {size - 1:,}: name the ids that the network looks up, with their "
+            "offset or hash; if one stands for all unknown ids, name it in unknown_ids"
+        )
+
+
+def row_mistakes(rows: RowNorms, touched: npt.NDArray[np.bool_] | None) -> Iterator[str]:
+    """Yields what cannot be right in the sampled rows of a table, after a snapshot.
+
+    Args:
+        rows: The sampled rows.
+        touched: Which of them were looked up since the last report; None if that is not known.
+    """
+    looked_up = 0 if touched is None else np.count_nonzero(touched)
+    are_enough = looked_up >= min(_LOOKED_UP, len(rows.rows))
+    if are_enough and rows.report().unchanged_share == 1:
+        yield (
+            f"none of {len(rows.rows):,} sampled rows has changed since the first report; "
+            f"{looked_up:,} of them were looked up since the last one: check that the optimizer "
+            "has this table, and its learning rate"
+        )
+
+
+def time_mistakes(times: Array) -> Iterator[str]:
+    """Yields what cannot be right in times, which are seconds since 1970."""
+    if times.dtype.kind == "f" and times.dtype.itemsize < 8:
+        text = f"{times.dtype} holds seconds since 1970 with an error of up to 64 s; "
+        yield text + "make the column float64 or int64"
+    if times.size and times.max() > _LATEST:
+        yield "they are not seconds since 1970: divide milliseconds by 1,000"

@@ -1,0 +1,156 @@
+"""What cannot be right in the inputs is reported in one line, with its remedy."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+
+from mindspore import Tensor, nn, ops
+
+from rec_summary import RecModel, RecommenderMetrics, Slice, SummaryCollector, Task
+from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.states import RankMetrics
+from tests.support.nets import FIELDS, VOCABULARY, WIDTH, Journal, stream
+
+SIZE, STEPS = 3000, 4
+RANDOM = np.random.default_rng(3)
+CLICKS = (RANDOM.random(SIZE) < 0.2).astype(np.float32)
+RATES = (0.05 + 0.9 * RANDOM.random(SIZE)).astype(np.float32)
+OPTIONS: dict[str, Any] = {"predictions": 1, "labels": 2, "throughput": False, "host": False}
+
+
+def said(
+    caplog: pytest.LogCaptureFixture, options: RecommenderMetrics, **columns: Any
+) -> dict[str, str]:
+    """Counts some steps with these columns, and returns what is reported, by its kind."""
+    caplog.clear()
+    troubles = Troubles()
+    rank = RankMetrics(options, dict.fromkeys(options.ids, 50), troubles)
+    values: dict[Any, Any] = {("output", 1): RATES, ("output", 2): CLICKS}
+    for name, column in columns.items():
+        kind, _, number = name.partition("_")
+        values[(kind, int(number)) if number else ("name", name)] = column
+    batch = Batch(values, SIZE, 0.1, 0.0, 1.7e9)
+    rank.update(join([batch] * STEPS, rank.places, troubles))
+    rank.end_interval()
+    lines = [record.getMessage() for record in caplog.records]
+    found = [
+        re.fullmatch(r"rec_summary: recommender metrics: ([^:]*): (.*) \(tr.*", line)
+        for line in lines
+    ]
+    assert all(found), lines
+    return {match[1]: match[2] for match in found if match}
+
+
+def test_what_is_right_is_not_reported(caplog) -> None:
+    options = RecommenderMetrics(
+        **OPTIONS,
+        ids={"item": "item"},
+        slices={
+            "item": "item",
+            "day": Slice("day", names={0: "Monday"}),
+            "new": Slice("item", new=200),
+        },
+    )
+    right = {"item": np.arange(SIZE) % 50, "day": (np.arange(SIZE) % 7).astype(np.float32)}
+    assert said(caplog, options, **right) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "kind", "remedy"),
+    [
+        ({}, {"output_1": np.full(SIZE, 0.5)}, "constant predictions", "another of its outputs"),
+        ({}, {"output_1": CLICKS, "output_2": RATES}, "predictions and labels", "exchange them"),
+        ({"logits": True}, {}, "log-odds", "logits=False"),
+        ({}, {"output_1": 9 * RATES}, "refused examples", "logits=True"),
+        ({}, {"output_2": 2 * CLICKS - 1}, "refused examples", "0 for no click"),
+        ({}, {"output_2": np.zeros(SIZE)}, "constant labels", "check that `labels`"),
+        ({"users": 0}, {"input_0": np.arange(9)}, "quality", "users of shape (36,) in 4 steps"),
+        ({}, {"output_1": np.ones(())}, "quality", "a loss has one value for each step"),
+        ({}, {"output_1": np.ones((SIZE, 2))}, "quality", "predictions of shape (12000, 2)"),
+        ({"ids": {"item": "item"}}, {"item": np.arange(SIZE)}, "table item", "0 to 49: name the"),
+        ({"slices": {"x": "x"}}, {"x": np.full(SIZE, np.nan)}, "slice x", "are: missing; there is"),
+        ({"slices": {"x": "x"}}, {"x": np.full(SIZE, 7)}, "slice x", "are: 7; there is nothing"),
+        (
+            {"slices": {"x": Slice("x", names={0: "female", 1: "male"})}},
+            {"x": np.arange(SIZE) % 2 + 7},
+            *("slice x", "are: 7, 8; none of them is in `names`"),
+        ),
+        (
+            {"slices": {"x": Slice("x", edges=(18, 30))}},
+            {"x": np.array(["17"] * SIZE)},
+            *("slice x", "Expected: numbers"),
+        ),
+        (
+            {"event_times": "t", "throughput": True},
+            {"t": np.full(SIZE, 1.7e12)},
+            *("event times", "divide milliseconds by 1,000"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_reported_with_its_remedy(caplog, options, columns, kind, remedy) -> None:
+    reported = said(caplog, RecommenderMetrics(**{**OPTIONS, **options}), **columns)
+    assert list(reported) == [kind]
+    assert remedy in reported[kind]
+
+
+@pytest.mark.parametrize(
+    "columns", [{"output_3": np.zeros(SIZE)}, {"output_2": np.full(SIZE, np.nan)}]
+)
+def test_a_task_without_examples_is_reported(caplog, columns) -> None:
+    tasks = {"cvr": Task(predictions=1, labels=2, mask=3)}
+    options = RecommenderMetrics(tasks=tasks, throughput=False, host=False)
+    reported = said(caplog, options, **{"output_3": np.ones(SIZE), **columns})
+    assert list(reported) == ["no examples of cvr"]
+    assert "check `mask`, `labels` and `missing`" in reported["no examples of cvr"]
+
+
+def test_rows_of_differing_lengths_are_reported(caplog) -> None:
+    troubles = Troubles()
+    steps = [Batch({("input", 0): np.ones((2, n), np.int64)}, 2, 0.1, 0.0, 0.0) for n in (3, 4)]
+    assert join(steps, [("input", 0)], troubles).arrays == {}
+    assert "(3,) and (4,). Expected: the same in each step: pad" in caplog.text
+
+
+class Frozen(nn.Cell):
+    """A network with two tables, one of which the optimizer does not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forgotten = nn.Embedding(VOCABULARY, WIDTH)
+        self.learned = nn.Embedding(VOCABULARY, WIDTH)
+        self.head = nn.Dense(FIELDS * WIDTH, 1)
+        self.loss = nn.BCEWithLogitsLoss()
+
+    def construct(self, fields: Tensor, label: Tensor):
+        rows = self.forgotten(fields) + self.learned(fields)
+        logits = self.head(rows.reshape((-1, FIELDS * WIDTH)))
+        return self.loss(logits, label), ops.sigmoid(logits), label
+
+
+def test_a_table_that_is_never_updated_is_reported(tmp_path, caplog) -> None:
+    network = Frozen()
+    learned = [p for p in network.trainable_params() if "forgotten" not in p.name]
+    options = RecommenderMetrics(
+        predictions=1,
+        labels=2,
+        ids={"forgotten": "fields", "learned": "fields"},
+        report_steps=10,
+        detail_every=1,
+    )
+    collector = SummaryCollector(tmp_path, recommender=options)
+    model = RecModel(network, optimizer=nn.SGD(learned, 0.5), keep_outputs=True)
+    model.online_train(stream(), callbacks=[collector, Journal(stop_after=24)])
+    assert collector.troubles == {"recommender metrics: rows of forgotten": 2}
+    assert "check that the optimizer has this table" in caplog.text
+
+
+def test_predictions_and_labels_are_not_the_same() -> None:
+    with pytest.raises(ValueError, match="another place than predictions"):
+        RecommenderMetrics(predictions=1, labels=1)
