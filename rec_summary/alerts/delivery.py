@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import queue
@@ -95,7 +96,8 @@ class _Failures:
     def note(self, failure: str | None) -> None:
         """Records a failure; None if it works again."""
         if failure is not None and not self._is_failing:
-            self._complain(failure)
+            with contextlib.suppress(OSError):  # nobody reads standard error any more
+                self._complain(failure)
         self._is_failing = failure is not None
 
 
@@ -129,7 +131,7 @@ class AlertLog:
             written = os.write(self._file, line)
             if written < len(line):
                 self._is_torn = True
-                raise OSError(28, "no space left on device")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             where = printable(self._path)
             self._failures.note(f"an alert cannot be written to {where}: {error.strerror}")
@@ -236,7 +238,8 @@ class Command:
             try:
                 process.communicate(json.dumps(as_json(transition)).encode(), self._timeout)
             except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
+                # One that runs as another user, such as `sudo`, cannot be killed.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 return f"took longer than {self._timeout:g} s and was killed"
         return None if process.returncode == 0 else f"ended with {process.returncode}"

@@ -250,6 +250,7 @@ class _Run:
 
     series: dict[tuple[int, str | None], _Series] = field(default_factory=dict)
     ended: float = math.inf  # when it has ended, by the clock of its records
+    last_step: int = 0  # at that time, as its lineage states it
 
     def all_silences(self) -> list[SilenceAlert]:
         """Returns all `no data` alerts."""
@@ -304,7 +305,7 @@ class Engine:
         Returns:
             The transitions, in the order of the records.
         """
-        rank, wall_times, steps, scalars, over, _ = news
+        rank, wall_times, steps, scalars, over, state = news
         run = self._runs.setdefault(name, _Run())
 
         def seen(times: Floats) -> Floats:
@@ -312,9 +313,12 @@ class Engine:
 
         if over is False:
             run.mark_alive(float(seen(wall_times)[0]))
-        late = wall_times[wall_times > run.ended + _AFTER_END_SECS]
-        if len(late):
-            run.mark_alive(float(seen(late)[0]))
+        if steps is not None:
+            # Landscapes and evaluations are recorded later, too: at step 0 or at the last one.
+            trained = (steps > 0) & (steps != run.last_step)
+            late = wall_times[trained & (wall_times > run.ended + _AFTER_END_SECS)]
+            if len(late):
+                run.mark_alive(float(seen(late)[0]))
         arrived = seen(wall_times)
         edges: list[tuple[int, Transition]] = []
         for quiet in self._series_of(name, rank, None, float(arrived[0])).silences:
@@ -330,6 +334,7 @@ class Engine:
         transitions = [edge for _, edge in edges]
         if over:
             run.ended = float(wall_times[-1])
+            run.last_step = 0 if state is None else state.step
             now = float(seen(wall_times)[-1])
             for quiet in run.all_silences():
                 transitions += quiet.end(now, "the run has ended")

@@ -75,17 +75,17 @@ class Window:
         """Merges values that are close to each other, and drops the oldest."""
         positions, numbers = self._positions, self._numbers
         width = self._span // _PARTS if self._counts_steps else self._span / _PARTS
-        start, kept = positions[0], [0]
+        start, indices = positions[0], [0]
         for index in range(1, len(self)):
             if positions[index] - start > width:
-                kept.append(index)
+                indices.append(index)
                 start = positions[index]
-            elif numbers[index] >= numbers[kept[-1]]:
-                kept[-1] = index
-        kept = kept[-MOST // 2 :]
-        self._steps[:] = array("q", [self._steps[index] for index in kept])
-        self._times[:] = array("d", [self._times[index] for index in kept])
-        self._numbers[:] = array("d", [self._numbers[index] for index in kept])
+            elif numbers[index] >= numbers[indices[-1]]:
+                indices[-1] = index
+        indices = indices[-MOST // 2 :]
+        self._steps[:] = array("q", [self._steps[index] for index in indices])
+        self._times[:] = array("d", [self._times[index] for index in indices])
+        self._numbers[:] = array("d", [self._numbers[index] for index in indices])
         self._find_peaks()
 
     def _find_peaks(self) -> None:

@@ -215,6 +215,17 @@ def test_a_command_that_fails_is_reported_once_until_it_works_again(script: Path
     assert len(received(script)) == 4
 
 
+def test_a_failure_that_nobody_reads_does_not_end_the_commands(script: Path) -> None:
+    def broken(report: str) -> None:
+        raise BrokenPipeError(report)
+
+    command = Command(f"'{script}'", broken)
+    for step in (1, 0):
+        command.queue(began(step))
+    eventually(lambda: len(received(script)) == 2, despite=FileNotFoundError)
+    eventually(lambda: command.wait(lambda: True) == 0)
+
+
 def test_a_command_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.rules import (
     COMPARISONS,
     Change,
@@ -282,6 +283,16 @@ class TestSilence:
         take(engine, point(1, 1, at=START + 300), now=600.0)
         assert engine.tick(605.0) == []
         assert {each.rank for each in engine.tick(610.0)} == {0, 1}
+
+    @pytest.mark.parametrize("step", [None, 0, 7], ids=["note", "landscape", "evaluation"])
+    def test_what_is_recorded_after_the_end_does_not_revive_a_run(self, step: int | None) -> None:
+        engine = Engine([parse("no data for 10s")])
+        take(engine, point(7, 1), now=100.0)
+        over = bare(START + 8, over=True)._replace(state=RunState(step=7))
+        engine.take("run", over, 101.0)
+        late = START + 300
+        engine.take("run", bare(late) if step is None else news([point(step, 1, at=late)]), 600.0)
+        assert engine.tick(700.0) == []
 
     def test_a_run_that_goes_on_gets_its_time_again(self) -> None:
         engine = Engine([parse("loss no data for 10s")])

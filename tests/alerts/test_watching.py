@@ -160,6 +160,10 @@ def test_a_run_that_has_ended_is_not_stalled_and_one_that_was_killed_is(tmp_path
         tmp_path / "again", *losses(1), lineage(START + 9, train_lineage=train()),
         event(2, scalar("loss/auto", 1), at=START + 900),
     )  # fmt: skip
+    old_segment(
+        tmp_path / "evaluated", *losses(1), lineage(START + 9, train_lineage=train()),
+        lineage(START + 900, evaluation_lineage=evaluation(0.8)),
+    )  # fmt: skip
     assert sorted(once(tmp_path, "stall")) == ["+ again None 2", "+ killed None 2"]
 
 
