@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import glob
-import logging
-import os
+import socket
 import threading
 import uuid
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from filelock import BaseFileLock, Timeout
 
 from rec_summary.engines import Engine, need_shared, run_units
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.store import read_plane
-from rec_summary.records.locks import ENVIRONMENT, file_lock
-
-logger = logging.getLogger("rec_summary")
 
 _AT_ONCE: Final = 1 << 20  # numbers
 _MOST_BLOCKS: Final = 128  # of points: none of them takes long
@@ -137,7 +131,9 @@ class _Evaluator:
         self.task = task
         self._origin, self._first, self._second = read_plane(task.folder)
         try:
-            device, self._device_lock = _claim_device(task)
+            device, claim = _claim_device(task)
+            if claim is not None:
+                weakref.finalize(self, claim.close)
             self._model = task.make(device)
             for name, value in self._origin.items():
                 self._model.set(name, np.asarray(value))
@@ -176,36 +172,20 @@ def model_error(what: str, error: Exception, expected: str) -> ModelError:
     return ModelError(three_part(what, received, expected))
 
 
-def _claim_device(task: EvaluationTask) -> tuple[int | None, BaseFileLock | None]:
-    """Returns a device that no other worker has, and a lock, which is held as long as it is used.
+def _claim_device(task: EvaluationTask) -> tuple[int | None, socket.socket | None]:
+    """Returns a device of this host that no other worker has, and a socket that claims it.
 
-    Where there are fewer devices than workers, or no locks, they share the first one.
+    The socket has a name in the kernel (`man 7 unix`), which only one socket of a host can have. It
+    is closed when its process ends, whatever ends it, and needs no file system with locks.
+
+    Where there are fewer devices than workers, they share the first one.
     """
-    failure: Exception | None = None
     for device in task.devices:
-        path = os.path.join(task.folder, f"device_{device}.{task.token}.lock")
+        claim = socket.socket(socket.AF_UNIX)
         try:
-            lock = file_lock(path, timeout=0)
-            lock.acquire()
-        except Timeout:
-            continue  # another worker has the device
-        except (OSError, NotImplementedError) as error:
-            failure = error
+            claim.bind(f"\0rec_summary-{task.token}-{device}")
+        except OSError:  # another worker has the device
+            claim.close()
             continue
-        return device, lock
-    if failure is not None:
-        logger.warning(
-            "landscape: workers may share device %s, because it cannot be locked (%s); where the "
-            "file system has no locks, set %s=soft",
-            task.devices[0],
-            failure,
-            ENVIRONMENT,
-        )
+        return device, claim
     return task.devices[0] if task.devices else None, None
-
-
-def remove_claims(folder: str) -> None:
-    """Removes the locks on devices of a store of which no point is computed any more."""
-    for path in glob.glob(os.path.join(glob.escape(folder), "device_*.lock*")):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)

@@ -33,12 +33,11 @@ from rec_summary.records.files import (
     refuse_link,
     write_atomically,
 )
-from rec_summary.records.locks import file_lock
+from rec_summary.records.locks import LOCK_NAME, file_lock
 
 _LOSSES: Final = "losses.npz"
 _PLAN: Final = "plan.json"
 _PLANE: Final = "plane.bin"
-_LOCK: Final = ".rec_summary.lock"
 _HOLDER: Final = "holder.json"
 _SAVE_SECS: Final = 1.0
 _HEADERS: Final = 4096
@@ -205,7 +204,7 @@ def locked(folder: str) -> Iterator[None]:
     refuse_link(folder)
     make_directory(folder)
     holder = os.path.join(folder, _HOLDER)
-    lock = file_lock(os.path.join(folder, _LOCK), timeout=0)
+    lock = file_lock(os.path.join(folder, LOCK_NAME), timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout as error:

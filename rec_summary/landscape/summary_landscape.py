@@ -27,7 +27,6 @@ from rec_summary.landscape.evaluate import (
     evaluate,
     forget,
     model_error,
-    remove_claims,
 )
 from rec_summary.landscape.files import write_files
 from rec_summary.landscape.hessian import hessian_plane
@@ -234,7 +233,6 @@ class _Computation:
                 self._report(tag, store)
         finally:
             store.save()
-            remove_claims(store.folder)
             forget()
 
     def _message(

@@ -22,6 +22,8 @@ from rec_summary.records.files import refuse_link, refuse_lock
 
 KINDS: Final = ("flock", "soft")
 ENVIRONMENT: Final = "REC_SUMMARY_LOCK"
+LOCK_NAME: Final = ".rec_summary.lock"
+"""The lock of a directory: of records, of checkpoints, or of a landscape's points."""
 _MODE: Final = 0o600
 # Some releases of filelock take the soft lock of a dead holder at their second attempt only.
 _STALE_SECS: Final = 0.1

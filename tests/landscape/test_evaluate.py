@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,56 +22,52 @@ from rec_summary.landscape.evaluate import (
     _evaluate,
     evaluate,
     forget,
-    remove_claims,
 )
 from rec_summary.landscape.store import Store, read_plane
 from tests.support import quadratic
 from tests.support.quadratic import Maker, plane_store
 
 
+def claimed(task: EvaluationTask, count: int) -> list[int | None]:
+    """Returns the devices of several workers at the same time."""
+    with contextlib.ExitStack() as stack:
+        claims = [_claim_device(task) for _ in range(count)]
+        for _, claim in claims:
+            if claim is not None:
+                stack.enter_context(claim)
+        return [device for device, _ in claims]
+
+
 def test_each_worker_gets_a_device_of_its_own(tmp_path: Path) -> None:
     task = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5))
-    claims = [_claim_device(task) for _ in range(3)]
-    assert [device for device, _ in claims] == [3, 5, 3]  # more workers than devices
-    again = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5))
-    assert _claim_device(again)[0] == 3  # workers may keep the devices of an earlier computation
-    assert _claim_device(EvaluationTask(Maker(), str(tmp_path))) == (None, None)
-    remove_claims(str(tmp_path))
+    other = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5))
+    assert claimed(task, 3) == [3, 5, 3]  # more workers than devices
+    assert claimed(task, 3) == [3, 5, 3]  # the first ones have ended
+    with contextlib.ExitStack() as stack:
+        _, claim = _claim_device(task)
+        assert claim is not None
+        stack.enter_context(claim)
+        assert claimed(task, 1) == [5]
+        assert claimed(other, 1) == [3]  # workers may keep the devices of an earlier computation
+    assert claimed(EvaluationTask(Maker(), str(tmp_path)), 1) == [None]
     assert not os.listdir(tmp_path)
 
 
 def test_a_device_of_a_process_that_is_gone_is_claimed_again(tmp_path: Path) -> None:
+    token = uuid.uuid4().hex
     script = (
-        "from rec_summary.landscape.evaluate import EvaluationTask, _claim_device;"
-        f"print(_claim_device(EvaluationTask(None, {str(tmp_path)!r}, (3, 5), 'token'))[0])"
+        "import os, signal\n"
+        "from rec_summary.landscape.evaluate import EvaluationTask, _claim_device\n"
+        f"claim = _claim_device(EvaluationTask(None, {str(tmp_path)!r}, (3, 5), {token!r}))\n"
+        "print(claim[0], flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     gone = [
-        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
         for _ in range(2)
     ]
-    assert [each.stdout for each in gone] == ["3\n", "3\n"]
-    task = EvaluationTask(Maker(), str(tmp_path), (3, 5), "token")
-    claims = [_claim_device(task) for _ in range(3)]
-    assert [device for device, _ in claims] == [3, 5, 3]
-
-
-def test_a_lock_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("precious")
-    (tmp_path / "device_3.token.lock").symlink_to(tmp_path / "precious")
-    task = EvaluationTask(Maker(), str(tmp_path), (3, 5), "token")
-    assert _claim_device(task)[0] == 5
-    assert (tmp_path / "precious").read_text() == "precious"
-
-
-def test_workers_that_cannot_lock_their_devices_share_one_and_say_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    for device in (3, 5):
-        (tmp_path / f"device_{device}.token.lock").symlink_to(tmp_path / "precious")
-    assert _claim_device(EvaluationTask(Maker(), str(tmp_path), (3, 5), "token")) == (3, None)
-    [record] = caplog.records
-    assert "workers may share device 3, because it cannot be locked" in record.getMessage()
-    assert "REC_SUMMARY_LOCK=soft" in record.getMessage()
+    assert [process.stdout for process in gone] == ["3\n", "3\n"]
+    assert claimed(EvaluationTask(Maker(), str(tmp_path), (3, 5), token), 3) == [3, 5, 3]
 
 
 @pytest.fixture
@@ -125,7 +123,6 @@ def test_each_worker_makes_a_model_once_of_a_function_that_is_sent(
         task = EvaluationTask(make, store.folder, devices)
         found = list(evaluate(task, store.points, range(9), Engine("loky", jobs=2)))
         assert sorted(index for indices, _ in found for index in indices) == list(range(9))
-        remove_claims(store.folder)
     lines = made.read_text().splitlines()
     assert len(set(lines)) == len(lines)
     assert {line.split()[1] for line in lines} == {"3", "5"}

@@ -25,13 +25,11 @@ from rec_summary.records.checkpoints import FOLDER, METADATA_NAME, REPLAY_NAME
 from rec_summary.records.checkpoints.sparse import is_large, sparse_parameters
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import FILE_MODE, make_directory
-from rec_summary.records.locks import file_lock
+from rec_summary.records.locks import LOCK_NAME, file_lock
 from rec_summary.records.writing.background import BackgroundWriter
 from rec_summary.training.landscape.options import LandscapeOptions
 from rec_summary.training.landscape.replay import ReplayBuffer, Rows
 from rec_summary.training.tensors import as_array
-
-LOCK_NAME: Final = ".rec_summary.lock"
 
 logger = logging.getLogger("rec_summary")
 

@@ -76,7 +76,7 @@ def test_other_names_are_not_record_files(name):
 
 def test_mindinsight_finds_our_summary_files_and_leaves_lineage_and_locks_alone():
     # MindInsight's rule, from FORMATS: names matching this that do not end in _lineage
-    from rec_summary.records.writing.run_writer import LOCK_NAME
+    from rec_summary.records.locks import LOCK_NAME
 
     rule = re.compile(r"summary\.\d+")
     assert rule.search(str(RecordName(1, 0, this_host(), Kind.SUMMARY)))

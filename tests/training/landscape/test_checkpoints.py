@@ -17,7 +17,7 @@ from rec_summary import RecModel, SummaryCollector
 from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.metadata import read_metadata
 from rec_summary.records.checkpoints import METADATA_NAME, REPLAY_NAME
-from rec_summary.training.landscape.checkpoints import LOCK_NAME
+from rec_summary.records.locks import LOCK_NAME
 from rec_summary.training.landscape.policy import EverySteps, KeepLast, SavePolicy
 from tests.support.nets import (
     BATCH,
@@ -158,7 +158,8 @@ def test_a_lock_file_is_never_removed_so_two_are_never_inside(tmp_path):
     program = (
         "import sys, os, time, filelock\n"
         "from pathlib import Path\n"
-        "from rec_summary.training.landscape.checkpoints import LOCK_NAME, _Files\n"
+        "from rec_summary.records.locks import LOCK_NAME\n"
+        "from rec_summary.training.landscape.checkpoints import _Files\n"
         "from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints, Snapshot\n"
         "from rec_summary.training.landscape.options import LandscapeOptions\n"
         "import numpy as np, mindspore\n"
