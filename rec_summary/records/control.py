@@ -36,7 +36,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=200)]
 Value = Line | bool | int | float | None
 Action = Literal["checkpoint", "flush", "stop", "reset"]
 
-FileStatus = tuple[int, int, int, int]
+FileVersion = tuple[int, int, int, int]
 """What changes with a file: its inode, its size, and the times of its content and its status."""
 
 
@@ -83,7 +83,7 @@ def new_identity() -> str:
     return secrets.token_hex(8)
 
 
-def status_of(directory: str) -> FileStatus | None:
+def version_of(directory: str) -> FileVersion | None:
     """Returns what changes when there are new requests; None if there is no file."""
     path = os.path.join(directory, NAME)
     # A network file system asks its server when a file is opened; its status alone may be old.

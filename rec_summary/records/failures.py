@@ -22,7 +22,7 @@ class Troubles:
     def __init__(self, *, keep_first: bool = False) -> None:
         self.first: tuple[str, BaseException | str] | None = None
         self._keep_first = keep_first
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may interrupt its holder, and report
         self._counts: dict[str, int] = {}
 
     def report(self, kind: str, error: BaseException | str) -> None:

@@ -138,7 +138,7 @@ def make_directory(path: str) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, DIRECTORY_MODE)
     if not os.path.isdir(path):
-        raise NotADirectoryError(20, "not a directory", path)
+        raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
 
 
 def sync_directory(path: str) -> None:

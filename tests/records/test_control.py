@@ -17,7 +17,7 @@ from rec_summary.records.control import (
     add_request,
     new_identity,
     read_requests,
-    status_of,
+    version_of,
 )
 
 
@@ -34,14 +34,14 @@ def put(directory: Path, text: str, mode: int = 0o600) -> Path:
 
 def test_requests_are_read_as_they_were_added(tmp_path: Path) -> None:
     assert read_requests(str(tmp_path)) == ()
-    assert status_of(str(tmp_path)) is None
+    assert version_of(str(tmp_path)) is None
     first = request(settings={"collect_freq": 1, "histograms": None}, steps=500, at_step=7)
     add_request(str(tmp_path), first)
-    before = status_of(str(tmp_path))
+    before = version_of(str(tmp_path))
     second = request(actions=("stop", "flush"), lineage={"who": "me", "rate": 0.5})
     add_request(str(tmp_path), second)
     assert read_requests(str(tmp_path)) == (first, second)
-    assert status_of(str(tmp_path)) != before
+    assert version_of(str(tmp_path)) != before
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
 
 

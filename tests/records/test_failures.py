@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
 from rec_summary.records.failures import Troubles
+from tests.support.waiting import PATIENCE_SECS
 
 
 def test_only_the_first_failure_of_a_kind_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -25,6 +27,21 @@ def test_an_attempt_reports_an_exception_and_continues() -> None:
     with troubles.attempt("loss"):
         pass
     assert troubles.counts == {"histogram": 1}
+
+
+def test_a_signal_handler_may_report_while_a_failure_is_reported() -> None:
+    """It runs in the thread that holds the lock."""
+    troubles = Troubles()
+
+    def report() -> None:
+        with troubles._lock:
+            troubles.report("close", "busy")
+
+    reporting = threading.Thread(target=report, daemon=True)
+    reporting.start()
+    reporting.join(PATIENCE_SECS)
+    assert not reporting.is_alive()
+    assert troubles.counts == {"close": 1}
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

@@ -162,12 +162,12 @@ def packed_varints(numbers: npt.NDArray[Any]) -> bytes:
     rest = numbers.astype(np.uint64 if numbers.dtype.kind == "u" else np.int64).view(np.uint64)
     rows = np.zeros((rest.size, 10), np.uint8)
     lengths = np.ones(rest.size, np.intp)
-    for place in range(10):
-        rows[:, place] = (rest & np.uint64(0x7F)).astype(np.uint8)
+    for digit in range(10):
+        rows[:, digit] = (rest & np.uint64(0x7F)).astype(np.uint8)
         rest >>= np.uint64(7)
         more = rest != 0
         if not more.any():
             break
-        rows[more, place] |= 0x80
+        rows[more, digit] |= 0x80
         lengths += more
     return rows[np.arange(10) < lengths[:, None]].tobytes()

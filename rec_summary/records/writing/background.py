@@ -172,7 +172,7 @@ class BackgroundWriter(Generic[Item]):
         return longest
 
     def _has_room(self, nbytes: int) -> bool:
-        if all(isinstance(each, _Flush) for each in self._waiting):
+        if all(isinstance(item, _Flush) for item in self._waiting):
             return True  # no record waits
         fits = self._held_bytes + nbytes <= self._capacity_bytes
         return fits and len(self._waiting) < self._capacity

@@ -22,7 +22,7 @@ import mindspore
 from rec_summary._pb import lineage_pb2
 from rec_summary.checks import check_bool, check_int, check_int_or_none, check_pattern
 from rec_summary.errors import three_part
-from rec_summary.records.control import FileStatus, Request, read_requests, status_of
+from rec_summary.records.control import FileVersion, Request, read_requests, version_of
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
 from rec_summary.training.collector.options import FIRST_PARAMETERS, CollectorOptions
@@ -153,7 +153,7 @@ class Control:
         self.requested_stop: Request | None = None
         self._troubles = troubles
         self._directory: str | None = None
-        self._status: FileStatus | None = None
+        self._version: FileVersion | None = None
         self._known: set[str] = set()  # identities
         # The writer's thread appends to it, and the training thread takes from it.
         self._arrived: collections.deque[tuple[Request, str | None]] = collections.deque()
@@ -164,8 +164,8 @@ class Control:
     def begin(self, directory: str) -> None:
         """Watches a directory from now on. The requests in it are for an earlier training."""
         self._directory = directory
-        self._status = status_of(directory)
-        if self._status is not None:
+        self._version = version_of(directory)
+        if self._version is not None:
             with self._troubles.attempt("control"):
                 self._known.update(request.id for request in read_requests(directory))
 
@@ -180,10 +180,10 @@ class Control:
         self.requested_stop = next(stops, None)
         if self._directory is None:
             return
-        status = status_of(self._directory)
-        if status == self._status:
+        version = version_of(self._directory)
+        if version == self._version:
             return
-        self._status = status
+        self._version = version
         with self._troubles.attempt("control"):
             for request in read_requests(self._directory):
                 if request.id not in self._known:
