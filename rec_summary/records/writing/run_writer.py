@@ -28,13 +28,12 @@ from rec_summary.records.format.names import (
     parse_name,
     this_host,
 )
-from rec_summary.records.locks import check_kind, file_lock
+from rec_summary.records.locks import LOCK_NAME, check_kind, file_lock
 from rec_summary.records.writing.record import Record
 from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
 
 FILE_VERSION: Final = "MindSpore.Event:1"
-LOCK_NAME: Final = ".rec_summary.lock"
 _LOCK_SECS: Final = 10.0
 _FSYNC: Final = ("never", "close", "flush")
 _BACK_PRESSURE: Final = ("block", "drop")
@@ -166,8 +165,8 @@ class RunWriter:
         if retention is not None:
             total, lock = retention.total_bytes, self._durability.lock
             self._compactor = Compactor(self.directory, rank, total, lock, self._troubles)
-        self._open = self._begin(Kind.SUMMARY, Kind.LINEAGE)
-        self.flush()
+        with self._room_made():
+            self._open = self._begin(Kind.SUMMARY, Kind.LINEAGE)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -315,15 +314,11 @@ class RunWriter:
             segment.hand_over(self._open[kind])
 
     def _begin(self, *kinds: Kind) -> dict[Kind, SegmentWriter]:
-        """Creates the next files, each with a version record at the beginning."""
+        """Creates the next files, and the directory if there is none."""
         make_directory(self.directory)
         begun = self._claim(kinds)
         if self._durability.fsync != "never":
             sync_directory(self.directory)
-        now = time.time()
-        for kind, segment in begun.items():
-            event = summary_pb2.Event if kind is Kind.SUMMARY else lineage_pb2.LineageEvent
-            segment.write(event(wall_time=now, version=FILE_VERSION).SerializeToString())
         return begun
 
     def _claim(self, kinds: Sequence[Kind]) -> dict[Kind, SegmentWriter]:
@@ -337,7 +332,7 @@ class RunWriter:
         """
         with contextlib.ExitStack() as stack:
             path = os.path.join(self.directory, LOCK_NAME)
-            with contextlib.suppress(OSError, NotImplementedError):  # a timeout is an OSError
+            with contextlib.suppress(OSError):  # so is a timeout
                 lock = file_lock(path, timeout=_LOCK_SECS, kind=self._durability.lock)
                 stack.enter_context(lock)
             there = map(parse_name, os.listdir(self.directory))
@@ -350,15 +345,26 @@ class RunWriter:
                     stamp += 1
 
     def _create(self, stamp: int, kinds: Sequence[Kind]) -> dict[Kind, SegmentWriter]:
+        """Creates files that begin with a version record, or none of them.
+
+        Raises:
+            FileExistsError: One of them exists.
+            OSError: One cannot be created, or the disk has no room for its first record.
+        """
         created: dict[Kind, SegmentWriter] = {}
+        now = time.time()
         try:
             for kind in kinds:
                 name = RecordName(stamp, self.rank, this_host(), kind, self._prefix, self._suffix)
-                created[kind] = SegmentWriter(os.path.join(self.directory, str(name)))
+                segment = created[kind] = SegmentWriter(os.path.join(self.directory, str(name)))
+                event = summary_pb2.Event if kind is Kind.SUMMARY else lineage_pb2.LineageEvent
+                segment.write(event(wall_time=now, version=FILE_VERSION).SerializeToString())
+                segment.flush()
         except OSError:
-            for writer in created.values():  # readers would list an empty file
-                writer.close()
-                os.unlink(writer.path)
+            for segment in created.values():  # readers would list an empty file
+                segment.abandon()
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(segment.path)
             raise
         self._stamps.add(stamp)
         return created

@@ -172,8 +172,8 @@ class SegmentWriter:
             fd, self._fd = self._fd, -1  # closed even if that fails
             os.close(fd)
 
-    def _abandon(self) -> None:
-        """Closes the file in a forked child, which would hold the lock after the writer's death."""
+    def abandon(self) -> None:
+        """Closes the file without the records that wait."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -189,8 +189,9 @@ def is_open_here(path: str) -> bool:
 
 
 def _abandon_all() -> None:
+    """Closes all files in a forked child, which would hold their locks after its parent's death."""
     for segment in list(_open_segments):
-        segment._abandon()
+        segment.abandon()
 
 
 os.register_at_fork(after_in_child=_abandon_all)

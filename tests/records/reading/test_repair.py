@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from rec_summary.errors import DestinationError, SourceError
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
-from rec_summary.records.reading.repair import RepairReport, find_record, repair
+from rec_summary.records.reading.repair import (
+    _SMALLEST_WINDOW,
+    RepairReport,
+    find_record,
+    repair,
+)
 from rec_summary.series.overview.verify import verify_file
 from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
 
@@ -65,6 +70,13 @@ def test_records_behind_the_window_of_the_search_are_found(tmp_path: Path) -> No
     noise = b"\x01" * (9 << 20)
     copy, _ = repaired(tmp_path, noise + DATA)
     assert copy == DATA
+
+
+def test_records_at_the_edge_of_a_window_of_the_search_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for before in range(_SMALLEST_WINDOW - 20, _SMALLEST_WINDOW + 20):
+        path.write_bytes(b"\x01" * before + FRAMES[1])
+        assert find_record(str(path), 0) == before
 
 
 def test_nothing_readable_leaves_an_empty_file(tmp_path: Path) -> None:

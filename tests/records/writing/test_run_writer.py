@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -201,19 +202,23 @@ def test_a_moved_directory_goes_on_where_it_is_and_rotates_at_the_old_place(tmp_
     assert steps_in(tmp_path / "new") + steps_in(tmp_path / "old") == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize(
-    ("policy", "flushed", "closed"), [("never", 0, 0), ("close", 0, 2), ("flush", 2, 2)]
-)
-def test_files_are_forced_to_the_disk_as_chosen(tmp_path, monkeypatch, policy, flushed, closed):
-    real, synced = os.fsync, []
+@pytest.fixture
+def synced(monkeypatch):
+    """Returns a list of what is forced to the disk, as it happens."""
+    real, paths = os.fsync, []
 
     def note(fd):
-        path = os.readlink(f"/proc/self/fd/{fd}")
-        if os.path.isfile(path):
-            synced.append(path)
+        paths.append(os.readlink(f"/proc/self/fd/{fd}"))
         real(fd)
 
     monkeypatch.setattr(os, "fsync", note)
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("policy", "flushed", "closed"), [("never", 0, 0), ("close", 0, 2), ("flush", 2, 2)]
+)
+def test_files_are_forced_to_the_disk_as_chosen(tmp_path, synced, policy, flushed, closed):
     writer = RunWriter(tmp_path, durability=Durability(fsync=policy))
     del synced[:]
     writer.write(Sized(1))
@@ -222,6 +227,16 @@ def test_files_are_forced_to_the_disk_as_chosen(tmp_path, monkeypatch, policy, f
     del synced[:]
     writer.close()
     assert len(set(synced)) == closed
+
+
+def test_the_name_of_the_next_file_and_a_full_one_are_forced_to_the_disk(tmp_path, synced):
+    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1))
+    full = writer.paths[0]
+    writer.write(Sized(1))
+    del synced[:]
+    writer.write(Sized(2))
+    assert synced == [str(tmp_path), full]
+    writer.close()
 
 
 def test_bytes_are_counted_over_all_files(tmp_path):
@@ -260,6 +275,16 @@ def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, full_disk):
     writer.write(Sized(31))
     writer.close()
     assert flat(steps(tmp_path)) == list(range(1, 32))
+
+
+def test_a_writer_that_cannot_begin_leaves_no_files_and_holds_none(tmp_path, full_disk):
+    full_disk.append(True)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            RunWriter(tmp_path / "records")
+    assert list_files(str(tmp_path / "records")) == ()
+    held = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    assert not [path for path in held if path.startswith(str(tmp_path))]
 
 
 def test_a_deleted_file_is_noticed_before_it_is_full(tmp_path):

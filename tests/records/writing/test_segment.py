@@ -88,6 +88,34 @@ def test_a_full_disk_leaves_whole_records_and_goes_on_when_there_is_room(small_d
     assert read_all(small_disk / "s") == payloads
 
 
+def test_a_part_of_a_record_that_could_not_be_cut_off_is_cut_off_later(tmp_path, monkeypatch):
+    writer = SegmentWriter(str(tmp_path / "s"))
+    writer.write(b"one")
+    writer.flush()
+    writer.write(b"two")
+    real, written = os.write, []
+
+    def half(fd, data):
+        if written:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(real(fd, data[:5]))
+        return 5
+
+    def fail(fd, size):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        patch.setattr(os, "ftruncate", fail)
+        with pytest.raises(OSError, match="No space left"):
+            writer.flush()
+        with pytest.raises(OSError, match="Input/output error"):
+            writer.flush()
+    assert (tmp_path / "s").stat().st_size == writer.bytes_written + 5
+    writer.close()
+    assert read_all(tmp_path / "s") == [b"one", b"two"]
+
+
 def test_while_nothing_can_be_written_memory_stays_bounded(small_disk):
     (small_disk / "ballast").write_bytes(b"x" * (256 << 10))
     writer = SegmentWriter(str(small_disk / "s"))
