@@ -95,7 +95,10 @@ def recover(directory: str, rank: int) -> None:
 
 
 def sweep(directory: str, rank: int, grace: float = GRACE_SECS) -> None:
-    """Removes the files that were replaced at least `grace` seconds ago."""
+    """Removes the files that were replaced at least `grace` seconds ago; 0 removes all.
+
+    The clock may have gone back since, or differ from that of a file server.
+    """
     for name in os.listdir(directory):
         replaced = replaced_name(name)
         if replaced is None or replaced.rank != rank:
@@ -103,7 +106,7 @@ def sweep(directory: str, rank: int, grace: float = GRACE_SECS) -> None:
         path = os.path.join(directory, name)
         with contextlib.suppress(OSError):
             # A rename changes this time.
-            if os.lstat(path).st_ctime <= time.time() - grace:
+            if grace <= 0.0 or os.lstat(path).st_ctime <= time.time() - grace:
                 os.unlink(path)
 
 

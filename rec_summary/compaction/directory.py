@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import errno
 import functools
 import math
 import os
@@ -16,8 +18,8 @@ from rec_summary._pb.summary_pb2 import Compaction
 from rec_summary.compaction import commit, plan
 from rec_summary.compaction.plan import Segment
 from rec_summary.compaction.rewriting import (
-    DamagedFile,
     Pace,
+    UnfitFile,
     compacted_name,
     rewrite,
     rewrite_lineage,
@@ -45,6 +47,11 @@ _MOST_LINEAGE_FILES: Final = 8
 _SLACK: Final = 1.25
 _SLACK_BYTES: Final = 1 << 12
 _COPIED_BYTES: Final = 1 << 20
+_IS_WRITTEN: Final = "a process is writing it"
+_NO_LOCKS: Final = (
+    "nothing is compacted, because files that are being written look complete here: retention "
+    "needs a file system with flock"
+)
 
 
 class BudgetError(RecSummaryError):
@@ -119,13 +126,14 @@ def keep_within(
         rank: The rank.
         total_bytes: The budget.
         own: The stamps of the files of the process. No two files of a rank have the same, and a
-            compacted file keeps that of its first one.
+            compacted file keeps that of its first one. It has one of the files open.
         lock: The kind of lock (see `records.locks`).
         grace: How long replaced files stay for readers, in seconds.
         pace: Called after each portion of work.
 
     Raises:
-        OSError: A file cannot be written; the old ones stay.
+        OSError: A file cannot be written, and the old ones stay; or no file of the rank is locked,
+            though the process has files of its own.
     """
     work = _RankWork(pace)
     with contextlib.ExitStack() as stack:
@@ -134,7 +142,10 @@ def keep_within(
         except TimeoutError:
             return work.done
         commit.sweep(directory, rank, grace)
-        foreign = [file for file in _of_rank(directory, rank) if file.name.stamp not in own]
+        present = _of_rank(directory, rank)
+        if own and not any(is_held(file.path) for file in present):
+            raise OSError(errno.ENOLCK, _NO_LOCKS, directory)
+        foreign = [file for file in present if file.name.stamp not in own]
         lineage = (file for file in foreign if file.name.kind is Kind.LINEAGE)
         others = [file for file in lineage if is_held(file.path)]
         most = total_bytes - 2 * segment_bytes(total_bytes)
@@ -202,8 +213,8 @@ def compact(
     Raises:
         ArgumentError: An argument is invalid, or no run matches.
         SourceError: There are no records.
-        BudgetError: The budget is too small for what always stays. Nothing of that rank
-            was changed.
+        BudgetError: The budget is too small for what always stays. The files that it has no room
+            for were not changed.
         CompactionError: Something cannot be read or written; the old files stay.
         EngineError: The engine is not installed, or cannot be reached.
         PartialError: Several runs could not be compacted; the others are.
@@ -270,26 +281,31 @@ def _compact_run(
         if output is not None and not dry_run:
             need_shared(output, "the output")
     left: dict[str, str] = {}
+    present: list[RecordFile] = []
     done: list[Replacement] = []
-    before = run.nbytes
     in_place = output is None and not dry_run
     expected = "files that can be read and written, and that no other process compacts"
     with os_errors_as(CompactionError, "the run", run.path, expected):
-        for rank in run.ranks:
+        if in_place:  # it may have been compacted since it was listed
+            run = dataclasses.replace(run, files=list_files(run.path))
+        sizes = {part.ranks[0]: part.nbytes for part in run.by_rank()}
+        before = sum(sizes.values())
+        for rank, size in sizes.items():
             files = [file for file in run.files if file.name.rank == rank]
-            share = total_bytes * sum(file.nbytes for file in files) // max(before, 1)
             work = _RankWork(output=output, dry_run=dry_run)
             with contextlib.ExitStack() as stack:
                 if in_place:
                     stack.enter_context(commit.locked(run.path, rank))
+                    files = _of_rank(run.path, rank)  # as they are now that nobody compacts them
+                present += files
                 if output is None:
                     work.left |= _live(files)
-                work.compact(files, share)
+                work.compact(files, total_bytes * size // max(before, 1))
                 if in_place:
                     commit.sweep(run.path, rank, 0.0)
             done += work.done
             left |= work.left
-        stay = _without(run.files, done)
+        stay = _without(present, done)
         if output is not None and not dry_run:
             for file in stay:
                 _copy(file, output)
@@ -320,15 +336,15 @@ class _RankWork:
         for group in self.lineage_groups(files, writers):
             if len(group) > 1:
                 self.join_lineage(group)
-        size = sum(file.nbytes for file in files)
-        size -= sum(replacement.bytes_before - replacement.bytes_after for replacement in self.done)
         while True:
             before = len(self.left)
+            size = sum(file.nbytes for file in _without(files, self.done))
+            size += sum(replacement.bytes_after for replacement in self.done)
             sizes = [sum(segment.nbytes for segment in row) for row in rows]
             room = share - (size - sum(sizes))
             for row, nbytes in zip(rows, sizes, strict=True):
                 if sum(sizes) > room or len(row) > MOST_FILES:
-                    self.join(row, room * nbytes // sum(sizes), 0, share)
+                    self.join(row, room * nbytes // max(sum(sizes), 1), 0, share)
             if len(self.left) == before:
                 return
             rows, _ = self.rows(_without(files, self.done))
@@ -340,7 +356,7 @@ class _RankWork:
 
         Args:
             row: The files.
-            target: The size of the new file.
+            target: The size of the new file; below 0 if other files are beyond the budget already.
             newer: The size of what was recorded after them.
             share: The part of the budget that the rank has; None if the new file may be larger
                 than its target.
@@ -349,9 +365,9 @@ class _RankWork:
         run = Run("", os.path.dirname(files[0].path), files)
 
         def write(out: IO[bytes]) -> Compaction:
-            compaction = rewrite(run, out, target, newer, self._pace)
+            compaction = rewrite(run, out, max(target, 0), newer, self._pace)
             size = out.tell()
-            if share is not None and size > max(target, 0) * _SLACK + _SLACK_BYTES:
+            if share is not None and size > target * _SLACK + _SLACK_BYTES:
                 raise BudgetError(
                     three_part(
                         "the budget for a rank of a run",
@@ -378,7 +394,10 @@ class _RankWork:
             with tempfile.TemporaryFile() if self._dry_run else replacing as out:
                 compaction = write(out)
                 after = out.tell()
-        except DamagedFile as error:
+                for file in files:
+                    if is_held(file.path):  # it was created when `rows` looked, and not locked yet
+                        raise UnfitFile(file.path, _IS_WRITTEN)
+        except UnfitFile as error:
             self.left[error.path] = str(error)
             return
         self.done.append(
@@ -471,7 +490,7 @@ def _live(files: Sequence[RecordFile]) -> dict[str, str]:
     newest = {file.name.kind: file for file in files}
     for file in files:
         if is_held(file.path):
-            reasons[file.path] = "a process is writing it"
+            reasons[file.path] = _IS_WRITTEN
         elif file is newest[file.name.kind] and file.changed > time.time() - _RECENT_SECS:
             reasons[file.path] = f"it has changed in the last {_RECENT_SECS / 60:.0f} minutes"
     return reasons

@@ -32,6 +32,7 @@ from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Restart, StepBuffer
 from rec_summary.series.values import History
 
+_MOST: Final = 1 << 50  # bytes that a file may state for what it is made of
 _PIECES: Final = 64
 _LEAST_PIECE: Final = 1 << 13
 _RECORD_BYTES: Final = 32  # of a record without its values: frame, wall time, step
@@ -44,8 +45,8 @@ _BISECTIONS: Final = 60
 Pace = Callable[[], None]
 
 
-class DamagedFile(Exception):
-    """A file has records that cannot be read, so it is left as it is.
+class UnfitFile(Exception):
+    """A file is damaged or being written, or has no valid name, so it is left as it is.
 
     Attributes:
         path: The file.
@@ -152,7 +153,8 @@ class Measured:
 def weight_of(file: RecordFile) -> int:
     """Returns the size of the records of a file before any compaction."""
     compaction = compaction_of(file)
-    return file.nbytes if compaction is None else compaction.recorded_bytes
+    # Anybody may have written the head.
+    return file.nbytes if compaction is None else min(max(compaction.recorded_bytes, 0), _MOST)
 
 
 def batches(file: RecordFile, most_bytes: int, pace: Pace) -> Iterator[Batch]:
@@ -164,7 +166,7 @@ def batches(file: RecordFile, most_bytes: int, pace: Pace) -> Iterator[Batch]:
         pace: Called after each batch.
 
     Raises:
-        DamagedFile: Something in it cannot be read.
+        UnfitFile: Something in it cannot be read.
     """
     report = Report()
     with EventReader(file, report) as reader:
@@ -176,14 +178,14 @@ def batches(file: RecordFile, most_bytes: int, pace: Pace) -> Iterator[Batch]:
             pace()
     if report.problem_count:
         problem = report.problems[0]
-        raise DamagedFile(file.path, f"offset {problem.offset}: {problem.text}")
+        raise UnfitFile(file.path, f"offset {problem.offset}: {problem.text}")
 
 
 def measure(files: Sequence[RecordFile], pace: Pace) -> Measured:
     """Reads files for what they hold.
 
     Raises:
-        DamagedFile: Something cannot be read.
+        UnfitFile: Something cannot be read.
     """
     total = sum(file.nbytes for file in files)
     measured = Measured([], max(total // _PIECES, _LEAST_PIECE), {}, math.inf, -math.inf)
@@ -260,7 +262,7 @@ def rewrite(
         What the file is made of.
 
     Raises:
-        DamagedFile: Something cannot be read.
+        UnfitFile: Something cannot be read.
         OSError: The file cannot be written.
     """
     history = History(run)
@@ -326,7 +328,7 @@ def rewrite_lineage(
     is a later one of them.
 
     Raises:
-        DamagedFile: Something cannot be read.
+        UnfitFile: Something cannot be read.
         OSError: The file cannot be written.
     """
     payloads: list[bytes] = []
@@ -365,16 +367,31 @@ def _write_head(
     last_time: float,
     bucket_steps: int | None = None,
 ) -> Compaction:
-    """Writes the first record, which says what the file is made of; returns that."""
+    """Writes the first record, which says what the file is made of; returns that.
+
+    Raises:
+        UnfitFile: The name of a file cannot be stated.
+    """
     compaction = Compaction(
-        superseded=[os.path.basename(file.path) for file in files],
+        superseded=[_name_of(file) for file in files],
         recorded_bytes=sum(map(weight_of, files)),
         last_time=last_time,
         bucket_steps=bucket_steps,
     )
-    head = Event(wall_time=began, version=FILE_VERSION, compaction=compaction)
+    # Files of writers that were killed before their first record have no time but in their names.
+    wall_time = began if began < math.inf else float(files[0].name.stamp)
+    head = Event(wall_time=wall_time, version=FILE_VERSION, compaction=compaction)
     out.write(framing.frame(head.SerializeToString()))
     return compaction
+
+
+def _name_of(file: RecordFile) -> str:
+    name = os.path.basename(file.path)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise UnfitFile(file.path, "its name is not UTF-8") from error
+    return name
 
 
 def compacted_name(files: Sequence[RecordFile]) -> str:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from rec_summary._pb.summary_pb2 import Compaction, Event
 from rec_summary.compaction import commit, directory
 from rec_summary.compaction.directory import CompactionError, keep_within
 from rec_summary.compaction.rewriting import compacted_name, rewrite
-from rec_summary.records.format.names import hidden_path
+from rec_summary.records.format.names import Kind, hidden_path
 from rec_summary.records.reading.runs import Run, find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import rank_bytes
@@ -69,6 +70,17 @@ def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) ->
     assert rank_bytes(str(records), 0) < before
     assert not any(os.path.exists(hidden_path(file.path)) for file in files)
     check(records)
+
+
+def test_what_was_replaced_can_be_removed_although_the_clock_has_gone_back(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [file for file in list_files(str(records)) if file.name.kind is Kind.SUMMARY]
+    with commit.replacing(files, compacted_name(files)) as out:
+        rewrite(Run("run", str(records), tuple(files)), out, 4000, 10**6)
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    commit.sweep(str(records), 0, 0.0)
+    assert not any(os.path.exists(hidden_path(file.path)) for file in files)
 
 
 def test_a_reader_with_a_list_from_before_goes_on(records: Path) -> None:

@@ -17,8 +17,8 @@ from rec_summary._pb.anf_ir_pb2 import GraphProto
 from rec_summary._pb.lineage_pb2 import EvaluationLineage, LineageEvent, RunState
 from rec_summary._pb.summary_pb2 import Compaction, Event
 from rec_summary.compaction.rewriting import (
-    DamagedFile,
     Piece,
+    UnfitFile,
     compacted_name,
     reductions,
     rewrite,
@@ -215,6 +215,18 @@ def test_no_bucket_is_stated_to_be_wider_than_all_steps(
     assert rewrite(run, io.BytesIO(), 10**6, 0).bucket_steps == expected
 
 
+@pytest.mark.parametrize("stated", [-(1 << 63), (1 << 63) - 1])
+def test_a_size_that_a_head_cannot_mean_is_bounded(tmp_path: Path, stated: int) -> None:
+    head = Event(wall_time=1.0, version="MindSpore.Event:1")
+    head.compaction.recorded_bytes = stated
+    for stamp in (10, 30):
+        name = summary_name(stamp).replace("events.out", f"events.compacted-{stamp + 10}-0001.out")
+        write_payloads(tmp_path / name, head.SerializeToString())
+    run = Run("run", str(tmp_path), list_files(str(tmp_path)))
+    assert len(run.files) == 2
+    assert 0 <= rewrite(run, io.BytesIO(), 10**6, 0).recorded_bytes <= 1 << 51
+
+
 def test_the_newest_part_is_complete_and_the_oldest_the_coarsest(tmp_path: Path) -> None:
     messages = [event(step, scalar("loss", math.sin(step))) for step in range(1, 20_001)]
     run = write_files(tmp_path / "run", messages)
@@ -266,7 +278,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[60] ^= 1
     path.write_bytes(data)
-    with pytest.raises(DamagedFile) as caught:
+    with pytest.raises(UnfitFile) as caught:
         rewrite(run, io.BytesIO(), 10**6, 0)
     assert caught.value.path == str(path)
 
@@ -286,6 +298,19 @@ def test_reductions_grow_with_age_and_meet_the_target() -> None:
     assert found[-1] == 1.0
     assert sum(1000 / each for each in found) <= 16_000 * 1.001
     assert reductions(pieces, 64_000, 0) == [1.0] * 64
+
+
+def test_files_of_writers_that_were_killed_at_their_beginning_become_one(tmp_path: Path) -> None:
+    for stamp in (20, 10):
+        (tmp_path / summary_name(stamp)).write_bytes(b"")
+    run = Run("run", str(tmp_path), list_files(str(tmp_path)))
+    for is_lineage in (False, True):
+        out, path = io.BytesIO(), tmp_path / "made"
+        made = rewrite_lineage(run.files, out) if is_lineage else rewrite(run, out, 1000, 0)
+        assert len(made.superseded) == 2
+        path.write_bytes(out.getvalue())
+        [head] = payloads_of(path)
+        assert Event.FromString(head).wall_time == 10.0
 
 
 def test_names() -> None:

@@ -170,7 +170,7 @@ class Compactor:
         """
         self._fit_disk()
         if not self._is_running() and self._is_due():
-            self._start(own)
+            self._start(own, nbytes)
         if not self._has_room(nbytes) and not self._wait_for_room(own, nbytes):
             text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
             self._troubles.report("retention", text)
@@ -187,7 +187,7 @@ class Compactor:
                     self._rests_until = time.monotonic() + _REST_SECS
                     return False
                 least = present
-                self._start(own)
+                self._start(own, nbytes)
             self._send(HURRY)
             while self._is_running() and time.monotonic() < deadline:
                 if self._has_room(nbytes):
@@ -272,9 +272,10 @@ class Compactor:
     def _files(self) -> list[tuple[RecordName, int]]:
         return [file for file in _sizes(self._directory) if file[0].rank == self._rank]
 
-    def _start(self, own: Collection[int]) -> None:
+    def _start(self, own: Collection[int], nbytes: int) -> None:
         stamps = {name.stamp for name, _ in self._files() if name.stamp in own}
-        words = [self._directory, self._rank, self.total_bytes, _SHARE, self._lock, *sorted(stamps)]
+        total = self.total_bytes - nbytes  # a large record needs more room than is left otherwise
+        words = [self._directory, self._rank, total, _SHARE, self._lock, *sorted(stamps)]
         command = [sys.executable or "python3", "-m", "rec_summary.compaction", *map(str, words)]
         path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
         try:

@@ -18,6 +18,7 @@ import pytest
 from rec_summary import Retention, SummaryRecord
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind, hidden_path, parse_name, replaced_name
+from rec_summary.records.liveness import hold
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing import retention as module
@@ -199,6 +200,26 @@ def test_large_records_stay_within_the_budget(
     assert steps_of(tmp_path)[-1] == 10
 
 
+def test_old_records_make_room_for_a_record_of_nearly_half_of_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
+    troubles = Troubles()
+    writer = RunWriter(tmp_path, 0, Rotation(retention=Retention(LEAST_BYTES)), troubles=troubles)
+    values = [scalar(f"metric_{number}", 0) for number in range(60)]
+    step = 0
+    while rank_bytes(str(tmp_path), 0) < LEAST_BYTES * 3 // 4:
+        step += 1
+        writer.write(MessageRecord(event(step, *values)))
+    large = [scalar(f"{number:0900}", 0) for number in range(LEAST_BYTES // 2000)]
+    writer.write(MessageRecord(event(step + 1, *large)))
+    writer.flush()
+    eventually(lambda: rank_bytes(str(tmp_path), 0), until=lambda size: size <= LEAST_BYTES)
+    writer.close()
+    assert troubles.counts == {}
+    assert steps_of(tmp_path)[0] == 1
+
+
 def test_two_writers_of_a_rank_share_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,12 +249,14 @@ def test_where_nothing_helps_the_writer_does_not_wait_again(
         monkeypatch.setattr(module, seconds, math.inf)
     troubles = Troubles()
     compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles)
-    compactor.begun({10})
     asked: list[bytes] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(compactor, "_send", asked.append)
-        compactor.begun({10})
-    compactor.close()
+    with write_payloads(tmp_path / summary_name(20)).open("rb") as current:
+        hold(current.fileno())  # as its writer does
+        compactor.begun({10, 20})
+        with monkeypatch.context() as patch:
+            patch.setattr(compactor, "_send", asked.append)
+            compactor.begun({10, 20})
+        compactor.close()
     assert asked == []  # it is not asked to hurry
     assert troubles.counts == {"retention": 2}
 
@@ -350,9 +373,9 @@ def test_a_collector_that_ends_ends_the_process(tmp_path: Path) -> None:
     assert steps_of(tmp_path)[-1] == step
 
 
-@pytest.mark.parametrize("told", [b"", ENDED])
+@pytest.mark.parametrize("sent", [b"", ENDED])
 def test_the_process_sleeps_most_of_the_time_and_ends_with_the_writer(
-    tmp_path: Path, told: bytes
+    tmp_path: Path, sent: bytes
 ) -> None:
     rotation = Rotation(max_file_size=30_000)
     writer = RunWriter(tmp_path, 0, rotation)
@@ -364,8 +387,8 @@ def test_the_process_sleeps_most_of_the_time_and_ends_with_the_writer(
     process = subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None
     # It has work for seconds of a core, and a billionth of one.
-    if told:  # a process that the training has forked may hold the input open
-        process.stdin.write(told)
+    if sent:  # a process that the training has forked may hold the input open
+        process.stdin.write(sent)
         process.stdin.flush()
         process.wait(PATIENCE_SECS)
     _, errors = process.communicate(b"", timeout=PATIENCE_SECS)
