@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rec_summary.checks import (
     LARGEST,
@@ -21,6 +21,8 @@ from rec_summary.metrics.tags import OF_SLICES, judging
 from rec_summary.training.recommender.columns import Feature, Source, check_source, columns_of
 from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
+
+OptionT = TypeVar("OptionT")
 
 OWN_COLUMNS: Final = ("label", "rating", "true_class", "prediction")
 """The columns of a task that have drift."""
@@ -175,35 +177,29 @@ class RecommenderMetrics:
             raise ValueError(
                 three_part("event_times", None, "where the times are, as label_times is given")
             )
-        ids = _check_mapping("ids", self.ids)
+        ids = self._set("ids", _check_mapping("ids", self.ids))
         for key, value in ids.items():
             check_source(f"ids[{key!r}]", value)
-        object.__setattr__(self, "ids", dict(ids))
-        features = columns_of("features", _check_mapping("features", self.features), Feature)
-        object.__setattr__(self, "features", features)
-        tasks = _check_mapping("tasks", self.tasks)
+        features = _check_mapping("features", self.features)
+        self._set("features", columns_of("features", features, Feature))
+        tasks = self._set("tasks", _check_mapping("tasks", self.tasks))
         check_tasks(tasks)
-        object.__setattr__(self, "tasks", dict(tasks))
         own = {f"{task}/{name}" for task in tasks for name in OWN_COLUMNS}
         for name in self.features:
             if name in own.union(OWN_COLUMNS):
                 expected = f"none of {', '.join([*OWN_COLUMNS, *own])}, which always have drift"
                 raise ValueError(three_part("a key of features", name, expected))
-        slices = check_slices(_check_mapping("slices", self.slices))
+        slices = self._set("slices", check_slices(_check_mapping("slices", self.slices)))
         if slices and not tasks and self.predictions is None:
             raise ValueError(three_part("slices", sorted(slices), "none without predictions"))
         if LABEL_AGE in slices and self.label_times is not None:
             expected = "another name, which is that of the age of labels"
             raise ValueError(three_part("a name of slices", LABEL_AGE, expected))
-        object.__setattr__(self, "slices", slices)
-        unknown_ids = dict(_check_mapping("unknown_ids", self.unknown_ids))
+        unknown_ids = self._set("unknown_ids", _check_mapping("unknown_ids", self.unknown_ids))
         for table, value in unknown_ids.items():
             check_type(f"unknown_ids[{table!r}]", value, int, "an int")
-        object.__setattr__(self, "unknown_ids", unknown_ids)
         names = "a sequence of names of tables"
-        object.__setattr__(
-            self, "hashed_ids", check_elements("hashed_ids", self.hashed_ids, str, names)
-        )
+        self._set("hashed_ids", check_elements("hashed_ids", self.hashed_ids, str, names))
         for name in ("unknown_ids", "hashed_ids"):
             for table in getattr(self, name):
                 if table not in self.ids:
@@ -215,8 +211,8 @@ class RecommenderMetrics:
         for name, least in _LEAST.items():
             check_int(name, getattr(self, name), least)
         for name, least in _LEAST_SIZES.items():
-            object.__setattr__(self, name, _check_sizes(name, getattr(self, name), least))
-        object.__setattr__(self, "k", _check_sizes("k", self.k, 1, MOST_K))
+            self._set(name, _check_sizes(name, getattr(self, name), least))
+        self._set("k", _check_sizes("k", self.k, 1, MOST_K))
         if len(self.k) > MOST_PLACES:
             raise ValueError(three_part("k", f"{len(self.k)} ints", f"at most {MOST_PLACES}"))
         self._check_metrics_of_slices()
@@ -224,7 +220,7 @@ class RecommenderMetrics:
         precisions = check_elements("precisions", self.precisions, (int, float), shares)
         if not all(0 < precision <= 1 for precision in precisions):
             raise ValueError(three_part("precisions", precisions, shares))
-        object.__setattr__(self, "precisions", precisions)
+        self._set("precisions", precisions)
         check_type("bins", self.bins, int, _BINS)
         if not 64 <= self.bins <= 65_536 or self.bins & (self.bins - 1):
             raise ValueError(three_part("bins", self.bins, _BINS))
@@ -233,7 +229,12 @@ class RecommenderMetrics:
         if not 0 <= self.state_secs < float("inf"):
             raise ValueError(three_part("state_secs", self.state_secs, seconds))
         if self.reference is not None:
-            object.__setattr__(self, "reference", check_directory("reference", self.reference))
+            self._set("reference", check_directory("reference", self.reference))
+
+    def _set(self, name: str, checked: OptionT) -> OptionT:
+        """Sets an option of this frozen class to a checked copy, and returns it."""
+        object.__setattr__(self, name, checked)
+        return checked
 
     def _check_combinations(self) -> None:
         for name, unset in _OF_ONE_TASK.items():
@@ -291,11 +292,11 @@ def _check_sizes(name: str, sizes: Any, least: int, most: int = LARGEST) -> tupl
     return checked
 
 
-def _check_mapping(name: str, value: Any) -> Mapping[str, Any]:
+def _check_mapping(name: str, value: Any) -> dict[str, Any]:
+    """Returns a checked copy of a dict with str keys."""
     check_type(name, value, Mapping, "a dict with str keys")
     for key in value:
         check_type(f"a key of {name}", key, str, "a non-empty str")
         if not key:
             raise ValueError(three_part(f"a key of {name}", key, "a non-empty str"))
-    mapping: Mapping[str, Any] = value
-    return mapping
+    return dict(value)

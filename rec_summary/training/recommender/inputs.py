@@ -82,14 +82,6 @@ class Batch(NamedTuple):
                 if copy is not None:
                     self.values[place] = copy
 
-    def arrays(self, troubles: Troubles) -> dict[Any, Array]:
-        """Returns the inputs as arrays, which may be views."""
-        arrays = {}
-        for place, value in self.values.items():
-            with troubles.attempt(_trouble_kind(place)):
-                arrays[place] = value if type(value) is np.ndarray else as_array(value, "a value")
-        return arrays
-
 
 class Steps(NamedTuple):
     """The inputs of several steps.
@@ -106,11 +98,11 @@ class Steps(NamedTuple):
 
 
 def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) -> Steps:
-    """Returns one or more steps. It leaves out a place that is missing in one of them."""
+    """Returns steps. It leaves out a place that is missing in one of them."""
     arrays, lengths = {}, {}
     for place in places:
         values = [batch.values[place] for batch in batches if place in batch.values]
-        if len(values) == len(batches):
+        if values and len(values) == len(batches):
             with troubles.attempt(_trouble_kind(place)):
                 arrays[place], lengths[place] = _concatenated(values, place[0] != "input")
     return Steps(arrays, lengths, batches)

@@ -345,8 +345,7 @@ class TaskMetrics:
             return np.zeros(len(labels), np.bool_)
         if labels.dtype.kind == "f":
             # NaN is equal to no number, not even to itself.
-            nans = labels != labels
-            return nans if math.isnan(missing) else nans | (labels == labels.dtype.type(missing))
+            return (labels != labels) | (labels == labels.dtype.type(missing))
         return np.asarray(labels == missing)
 
     def _check_nan(self, steps: Steps, chosen: Array | None) -> None:

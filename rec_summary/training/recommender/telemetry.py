@@ -177,8 +177,9 @@ class RecommenderTelemetry:
         return left * _TABLES <= len(self._sampler.names)
 
     def _last_ids(self, table: str) -> Array:
-        last = self._batches[-1].arrays(self._troubles) if self._batches else {}
-        ids = self._roles.column(inputs.IDS + table, last)
+        place, _ = self._roles.of[inputs.IDS + table]
+        last = inputs.join(self._batches[-1:], [place], self._troubles)
+        ids = self._roles.column(inputs.IDS + table, last.arrays)
         return inputs.NO_IDS if ids is None else ids
 
     def _release_tensors(self) -> None:

@@ -10,13 +10,15 @@ import pytest
 
 pytest.importorskip("mindspore")
 
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, float32, int32, nn, ops
+from mindspore.experimental import MapParameter
 
 from rec_summary import RecModel, RecommenderMetrics, Slice, SummaryCollector, Task
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.inputs import Batch, join
 from rec_summary.training.recommender.states import RankMetrics
 from tests.support.nets import FIELDS, VOCABULARY, WIDTH, Journal, stream
+from tests.support.training_records import scalars
 
 SIZE, STEPS = 3000, 4
 RANDOM = np.random.default_rng(3)
@@ -149,6 +151,25 @@ def test_a_table_that_is_never_updated_is_reported(tmp_path, caplog) -> None:
     model.online_train(stream(), callbacks=[collector, Journal(stop_after=24)])
     assert collector.troubles == {"recommender metrics: rows of forgotten": 2}
     assert "check that the optimizer has this table" in caplog.text
+
+
+class Growing(Frozen):
+    """A network with a table of open size, whose rows only some devices can read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = MapParameter(key_dtype=int32, value_dtype=float32, value_shape=(4,), name="map")
+
+
+def test_a_column_that_ids_do_not_have_costs_no_other_report(tmp_path) -> None:
+    network = Growing()
+    dense = [p for p in network.trainable_params() if p.name != "map"]
+    options = RecommenderMetrics(predictions=1, labels=2, ids={"map": ("fields", 9)})
+    collector = SummaryCollector(tmp_path, recommender=options)
+    model = RecModel(network, optimizer=nn.SGD(dense, 0.5), keep_outputs=True)
+    model.online_train(stream(), callbacks=[collector, Journal(stop_after=8)])
+    assert list(collector.troubles) == ["recommender metrics: table map"]
+    assert scalars(tmp_path, "recommender/examples/lifetime") == {8: 64}
 
 
 def test_predictions_and_labels_are_not_the_same() -> None:

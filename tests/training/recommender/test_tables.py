@@ -92,10 +92,12 @@ def test_weights_of_layers_are_tables_by_their_full_name_only(
     assert "The tables are: wide, item.0.embedding_table (" in caplog.text
 
 
-def test_a_name_that_none_has_is_reported() -> None:
+@pytest.mark.parametrize("name", ["film", "temperature"])
+def test_a_name_that_no_table_has_is_reported(name: str) -> None:
     troubles = Troubles()
-    found = find_tables(["film"], parameters(), troubles)
-    assert found["film"].parameter is None
+    number = Parameter(Tensor(1.0), name="temperature")
+    found = find_tables([name], [*parameters(), number], troubles)
+    assert found[name].parameter is None
     assert troubles.counts == {"recommender metrics: tables": 1}
 
 
