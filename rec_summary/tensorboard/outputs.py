@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import bisect
 import contextlib
+import dataclasses
 import itertools
 import re
 import zlib
@@ -27,7 +28,7 @@ from rec_summary.series.lineage import lineage_events
 from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
-from rec_summary.series.text import check_unicode, printable, reason
+from rec_summary.series.text import check_unicode, printable, reason, valid
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.groups import BEST, grouped
 from rec_summary.tensorboard.dashboards.points import SCALARS, Plugin, Point, ValueMapper
@@ -432,11 +433,22 @@ class Names:
         return name
 
     def claim_run(self, name: str) -> str:
-        """Returns the name of a run that was found later: its own, if no sub-run has it."""
+        """Returns the name of a recorded run: its own, if no sub-run has it and it is text.
+
+        Not every directory has a name that is text. With one that is not, TensorBoard's Python
+        loader shows no run at all.
+        """
+        text = valid(name)
+        if text != name:
+            return self.claim(text)
         if name in self._taken:
             name = self.claim(name)
         self._runs.add(name)
         return name
+
+    def named(self, runs: Iterable[Run]) -> list[Run]:
+        """Returns recorded runs under the names that they are shown under."""
+        return [dataclasses.replace(run, name=self.claim_run(run.name)) for run in runs]
 
     def is_recorded(self, name: str) -> bool:
         """Whether a recorded run has the name."""

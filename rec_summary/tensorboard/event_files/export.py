@@ -116,9 +116,8 @@ def export_tensorboard(
     options = ExportOptions(tags, plugins, since, until, max_points, tensors, ranks)
     workers = chosen_engine(engine, jobs)
     source, logdir = places_apart(source, logdir, LogDir.what)
-    all_runs = find_runs(source)
-    chosen = chosen_runs(all_runs, runs)
-    names = Names((run.name for run in all_runs), Selection(options))
+    names = Names(selection=Selection(options))
+    chosen = chosen_runs(names.named(find_runs(source)), runs)
     report = Report()
     total = sum(run.nbytes for run in chosen)
     has_records, shown, due = False, "", 0

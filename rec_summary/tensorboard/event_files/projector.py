@@ -35,6 +35,7 @@ from rec_summary.series.text import printable
 from rec_summary.series.values import recorded_values
 from rec_summary.tensorboard.embedding_tables import Table, tables_of
 from rec_summary.tensorboard.event_files.logdir import LogDir
+from rec_summary.tensorboard.outputs import Names
 from rec_summary.values.npy import file_name
 
 CONFIG_NAME: Final = "projector_config.pbtxt"
@@ -78,7 +79,7 @@ def export_projector(
     """
     wanted = compiled(pattern, "the choice of embedding tables")
     source, logdir = places_apart(source, logdir, LogDir.what)
-    chosen = chosen_runs(find_runs(source), runs)
+    chosen = chosen_runs(Names().named(find_runs(source)), runs)
     lines = None if labels is None else _read_labels(os.fspath(labels))
     location = None if checkpoint is None else _followed(checkpoint)
     written: dict[str, tuple[str, ...]] = {}

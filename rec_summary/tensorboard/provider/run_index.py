@@ -34,7 +34,7 @@ from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.new_records import NewRecords, ReadPosition, boundary, newest_part
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Report
-from rec_summary.series.text import printable, reason, valid
+from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.outputs import Names, TargetNames, is_parallel
@@ -313,7 +313,7 @@ class RunIndex:
         # First of all, so that no sub-run gets the name of a run.
         for run in changed:
             if run.path not in self._runs:
-                self._runs[run.path] = self._name_of(run)
+                self._runs[run.path] = self._names.claim_run(run.name)
         for run in matching_runs(changed, self._pattern):
             named = dataclasses.replace(run, name=self._runs[run.path])
             self._waiting[run.path] = _Waiting(
@@ -439,11 +439,6 @@ class RunIndex:
             self._shown[run.path] = loader.outputs
         finally:
             self._release(loader.outputs)  # that of all files gets the same names
-
-    def _name_of(self, run: Run) -> str:
-        """Returns a name for a new run. Not every directory has a name that is text."""
-        name = valid(run.name)
-        return self._names.claim_run(name) if name == run.name else self._names.claim(name)
 
     def _unload(self, path: str) -> None:
         """Keeps what is shown of a run; it is read again from its beginning when it goes on."""

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.errors import DestinationError, SourceError
 from rec_summary.records.format.framing import frame
+from rec_summary.series.text import valid
 from rec_summary.tensorboard.event_files.export import ArgumentError, export_tensorboard
 from tests.support import cases, event_files
 from tests.support.event_files import LAYOUT, shown
+from tests.support.python_loader import PythonPages
 from tests.support.record_dirs import (
     START,
     event,
@@ -190,8 +192,20 @@ def test_runs_may_be_called_anything_that_a_directory_may(
         event(1, scalar("loss", 1)),
         lineage(train_lineage=train()),
     )
-    export_tensorboard(tmp_path / "records", logdir)
-    assert event_files.scalars(logdir / name, "loss") == [(1, 1)]
+    report = export_tensorboard(tmp_path / "records", logdir)
+    assert report.runs == (valid(name),)
+    assert event_files.scalars(logdir / valid(name), "loss") == [(1, 1)]
+    PythonPages(logdir)  # which lists no run if one has a name that is not text
+
+
+def test_names_that_are_no_text_stay_apart(tmp_path: Path, logdir: Path) -> None:
+    names = [os.fsdecode(name) for name in (b"\xe9", b"\xff", "\N{REPLACEMENT CHARACTER}".encode())]
+    for number, name in enumerate(names):
+        write_segment(tmp_path / "records" / name, event(1, scalar("loss", number)))
+    for _ in range(2):
+        export_tensorboard(tmp_path / "records", logdir)
+        found = [event_files.scalars(run, "loss") for run in logdir.iterdir() if run.is_dir()]
+        assert sorted(found) == [[(1, 0)], [(1, 1)], [(1, 2)]]
 
 
 def test_evaluations_of_mindspore_belong_to_the_last_step(tmp_path: Path, logdir: Path) -> None:

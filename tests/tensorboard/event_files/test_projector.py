@@ -87,6 +87,14 @@ def test_labels_of_several_columns(records: Path, logdir: Path, tmp_path: Path) 
         export_projector(records, logdir, "user", labels=labels)
 
 
+def test_a_name_that_is_no_text_is_that_of_the_export(tmp_path: Path, logdir: Path) -> None:
+    path = tmp_path / "one.ckpt"
+    path.write_bytes(value("t", (2, 2), "Float32", TABLE[:2, :2].tobytes()))
+    write_segment(tmp_path / "tree" / os.fsdecode(b"\xe9"), event(1, scalar("loss", 1)))
+    report = export_tensorboard(tmp_path / "tree", logdir)
+    assert tuple(export_projector(tmp_path / "tree", logdir, "t", checkpoint=path)) == report.runs
+
+
 def test_only_an_end_of_line_ends_a_label(records: Path, logdir: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     titles = ["M\u2028useum", "\x85", "a\x0cb", "d"]
