@@ -219,6 +219,18 @@ def test_points_that_come_in_columns_or_one_by_one_are_sampled_alike(
         assert sampled[0] == sampled[1] == set(steps.tolist())
 
 
+def test_points_that_come_one_by_one_take_no_more_memory_than_together() -> None:
+    sampler = ScalarSampler(10_000)
+    point = np.zeros(1, np.int64), np.zeros(1), np.zeros(1)
+    tracemalloc.start()
+    try:
+        for _ in range(4000):
+            sampler.extend(*point)
+        assert tracemalloc.get_traced_memory()[0] < 3e5  # 40 bytes each
+    finally:
+        tracemalloc.stop()
+
+
 def test_memory_is_bounded_while_a_series_grows() -> None:
     sampler = ScalarSampler(100)
     tracemalloc.start()

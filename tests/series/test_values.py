@@ -181,20 +181,24 @@ def test_a_restart_supersedes_the_same_in_blocks_and_in_single_records(
     assert counted[0] == counted[1]
 
 
-@pytest.mark.parametrize("row", [0, 60, 119])
+@pytest.mark.parametrize("number", [0, 60, 119, 120, 239])
 @pytest.mark.parametrize("byte", [8, 10])
-def test_a_damaged_step_or_time_makes_no_other_run(tmp_path: Path, row: int, byte: int) -> None:
-    write(tmp_path / "run", *range(1, 121))
-    write(tmp_path / "run", *range(121, 130), stamp=200, began=START + 200)
-    path = tmp_path / "run" / summary_name()
+@pytest.mark.parametrize("bit", [1, 2])
+def test_a_damaged_step_or_time_makes_no_other_run(
+    tmp_path: Path, number: int, byte: int, bit: int
+) -> None:
+    """One bit in the exponent of the time, or in the step."""
+    run, steps = tmp_path / "run", range(1, 241)
+    write(run, *steps[:120])
+    write(run, *steps[120:], stamp=200, began=START + 200)
+    path, begin = sorted(run.iterdir())[number // 120], 0
     data = bytearray(path.read_bytes())
-    begins = [0]
-    while begins[-1] < len(data):
-        begins.append(begins[-1] + 16 + data[begins[-1]] + 256 * data[begins[-1] + 1])
-    data[begins[row] + 12 + byte] ^= 2  # in the exponent of the time, or in the step
+    for _ in range(number % 120):
+        begin += 16 + int.from_bytes(data[begin : begin + 8], "little")
+    data[begin + 12 + byte] ^= bit
     path.write_bytes(data)
-    expected = [step for step in range(1, 130) if step != row + 1]
-    assert read(only(tmp_path / "run")) == {("run", kind): expected for kind in KINDS}
+    expected = [step for step in steps if step != steps[number]]
+    assert read(only(run)) == {("run", kind): expected for kind in KINDS}
 
 
 def test_two_writers_at_the_same_time_are_two_runs(tmp_path: Path) -> None:

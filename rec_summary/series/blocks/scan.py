@@ -200,10 +200,10 @@ def _scan_steps(buffer: bytes, at: int, bounds: Integers) -> ScannedRecords:
     behind = (ends & (~ends + np.uint64(1))) << np.uint64(1)
     known &= (ends != 0) & (words & behind * np.uint64(0xFF) == behind * np.uint64(_SUMMARY))
     steps = np.where(known, _unpacked(words & (behind - np.uint64(1))), 0)
-    # Damage shows where steps or times go back, or at the end: there, checksums are compared.
-    back = np.append((steps[1:] < steps[:-1]) | (wall_times[1:] < wall_times[:-1]), True)
-    known &= ~back
-    known[1:] &= ~back[:-1]
+    # Damage shows where steps or times go back, or at an end: there, checksums are compared.
+    back = np.ones(len(steps) + 1, np.bool_)
+    back[1:-1] = (steps[1:] < steps[:-1]) | (wall_times[1:] < wall_times[:-1])
+    known &= ~(back[:-1] | back[1:])
     nothing = np.zeros(0, np.int64)
     table = Table((), nothing, nothing, np.zeros(0, np.float32))
     return ScannedRecords(bounds, known, steps, wall_times, table, buffer, at, None, {})

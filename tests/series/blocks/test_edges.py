@@ -42,6 +42,20 @@ def test_steps_in_more_bytes_than_they_need() -> None:
 
 
 @pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
+def test_steps_up_to_the_greatest_of_a_block_and_beyond(more: tuple[Any, ...]) -> None:
+    steps = range((1 << 35) - 40, (1 << 35) + 40)
+    both([framed([recorded(step, scalar("a", 1.0), *more) for step in steps])])
+
+
+@pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
+def test_records_without_a_time_are_no_records(more: tuple[Any, ...]) -> None:
+    payloads = [recorded(n, scalar("a", 1.0), *more) for n in range(1, 60)]
+    for place in range(20, 50, 3):
+        payloads[place] = payloads[place][9:]
+    both([framed(payloads)])
+
+
+@pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
 def test_signalling_nan(more: tuple[Any, ...]) -> None:
     payloads = [recorded(n, scalar("a", 1.0), *more) for n in range(1, 60)]
     for place in range(20, 50):
