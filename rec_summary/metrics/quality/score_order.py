@@ -443,7 +443,7 @@ def _joined(codes: Codes, weights: Floats, cells: int) -> tuple[Codes, Floats]:
     # Shares of clicks and of non-clicks, so that few clicks are as important as many non-clicks.
     sums = np.cumsum(weights, axis=1)
     factors = 1.0 / np.where(sums[:, -1] > 0, sums[:, -1], 1.0)
-    shares = (sums[0] * factors[0] + sums[1] * factors[1])[:-1]
+    shares = sums[0] * factors[0] + sums[1] * factors[1]
     most = 12.0 / cells
     cut = _cuts(codes, widths, joints, shares, most)
     while np.count_nonzero(cut) >= 0.75 * cells:
@@ -472,28 +472,31 @@ def _cuts(
         widths: Two to the power of the level of each.
         joints: A number for each two neighbours with the highest bit of the width of the smallest
             cell around both.
-        shares: The share of all cells up to each joint.
+        shares: The share of all cells up to each one.
         most: The maximum of the shares of a cell with several members.
     """
-    segments = (shares * (2.0 / most)).astype(np.int32)
+    numbers = (shares * (2.0 / most)).astype(np.int32)
+    segments, last = numbers[:-1], numbers[-1:]
     starts = starts_of(segments)
     lengths = np.diff(starts, append=len(joints))
     ends = starts + lengths
     # What a cell must reach, from a joint on, to cover the segment before or the one after. One
     # without a joint, within a single cell, is covered by every cell that reaches it.
-    skipped = np.diff(segments[starts]) > 1
-    before = np.append(starts[:1], np.where(skipped, starts[1:], starts[:-1]))
-    after = np.append(np.where(skipped, ends[:-1], ends[1:]), ends[-1:])
+    skipped = np.diff(segments[starts], prepend=-1, append=last) > 1
+    before = np.append(starts[:1], np.where(skipped[1:-1], starts[1:], starts[:-1]))
+    after = np.append(np.where(skipped[1:-1], ends[:-1], ends[1:]), ends[-1:])
     lowest = codes[before] - (widths[before] - ONE)
     highest = codes[after] + (widths[after] - ONE)
     # The smallest cell around a joint's segment, and around the joint and one beside the segment.
     around_own = (codes[starts] ^ codes[ends]) | widths[starts] | widths[ends]
     least = np.repeat(lowest, lengths)
     least ^= codes[:-1]
-    least[: lengths[0]] = _NEVER
+    if not skipped[0]:
+        least[: lengths[0]] = _NEVER
     later = np.repeat(highest, lengths)
     later ^= codes[:-1]
-    later[starts[-1] :] = _NEVER
+    if not skipped[-1]:
+        later[starts[-1] :] = _NEVER
     np.minimum(least, later, out=least)
     np.minimum(least, np.repeat(around_own, lengths), out=least)
     least &= ~joints

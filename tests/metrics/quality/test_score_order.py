@@ -214,3 +214,21 @@ def test_a_sealed_state_goes_on_as_one_that_was_read():
     for state in (sealed, *merged):
         area = state.auc()
         assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound
+
+
+@pytest.mark.parametrize("heavy", [slice(6), slice(-6, None)], ids=["lowest", "highest"])
+@pytest.mark.parametrize("parts", [1, 16])
+def test_heavy_examples_at_an_end_keep_cells_of_their_own(heavy, parts):
+    """Joined with their neighbours, and merged, they would be in cells that contain each other."""
+    random = np.random.default_rng(4)
+    scores, labels = np.sort(calibrated(random, 5000, -2)[0]), random.random(5000) < 0.5
+    weights = np.ones(5000)
+    weights[heavy] = 2.0**20
+    mixed = random.permutation(5000)
+    whole = ScoreOrder(128)
+    for part in np.array_split(mixed, parts):
+        state = counted(scores[part], labels[part], weights[part], cells=128)
+        state.seal()
+        whole.merge(state)
+    area = whole.auc()
+    assert abs(area.value - exact_auc(scores, labels, weights)) <= area.error_bound < 1e-4

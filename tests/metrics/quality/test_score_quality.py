@@ -268,7 +268,23 @@ def test_clicks_and_others_of_a_cell_are_mixed_evenly():
     assert average_precision(order) == pytest.approx((10 + 10 * mixed) / 20, rel=1e-12)
 
 
-@pytest.mark.parametrize("score", [1e-6, 0.1, 0.9])
+@pytest.mark.parametrize("score", [0.0, 1e-6, 0.1, 0.9])
 def test_one_score_is_recalibrated_to_the_click_rate(score):
-    order = counted(np.full(1000, score), np.arange(1000) < 300)
-    assert entropies(order).recalibrated == pytest.approx(1, abs=1e-12)
+    labels = np.arange(1000) < 300
+    found = entropies(counted(np.full(1000, score), labels))
+    assert found.recalibrated == pytest.approx(1, abs=1e-12)
+    loss = -0.3 * math.log(max(score, 1e-7))
+    assert found.of_clicks == pytest.approx(loss / entropy_of(labels), rel=1e-9)
+
+
+def test_scores_of_0_and_1_are_no_infinite_loss():
+    scores, labels = [0.0, 1.0, 0.5], [1, 0, 1]
+    loss = LogLoss()
+    loss.update(scores, labels)
+    found = original_quality(counted(scores, labels), 1.0)
+    assert found.normalised_entropy == pytest.approx(loss.normalised_entropy(), rel=1e-9)
+
+
+def test_groups_of_the_calibration_error_count_by_their_weight():
+    order = counted(np.repeat([0.1, 0.9], [900, 100]), np.zeros(1000))
+    assert expected_calibration_error(order) == pytest.approx(0.9 * 0.1 + 0.1 * 0.9)
