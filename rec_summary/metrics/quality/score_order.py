@@ -236,8 +236,8 @@ class ScoreOrder(Scalable):
             below = np.cumsum(negatives) - 0.5 * negatives
             return OrderedAuc(float(positives @ below) / pairs, 0.0)
         firsts, lasts = self._codes - widths, self._codes + (widths - ONE)
-        below = _sums_before(lasts, negatives, firsts, "left")
-        reached = _sums_before(firsts, negatives, lasts, "right")
+        below = _sums_before(lasts, negatives, firsts)
+        reached = _sums_before(firsts, negatives, lasts)
         unknown = reached - below - np.where(widths == 1, negatives, 0.0)
         value = 0.5 * float(positives @ (below + reached)) / pairs
         return OrderedAuc(value, 0.5 * float(positives @ unknown) / pairs)
@@ -503,11 +503,14 @@ def _cuts(
     return least <= joints  # the highest bit of `joints` is not below that of `least`
 
 
-def _sums_before(places: Codes, weights: Floats, limits: Codes, side: Any) -> Floats:
-    """Returns the weight at places below each limit, or with side ``"right"`` up to it."""
-    order = np.argsort(places)
+def _sums_before(ends: Codes, weights: Floats, limits: Codes) -> Floats:
+    """Returns the weight of cells with an end before each limit.
+
+    Cells begin with even numbers and end with odd ones: none is equal to the limit.
+    """
+    order = np.argsort(ends)
     sums = np.append(0.0, np.cumsum(weights[order]))
-    return sums[np.searchsorted(places[order], limits, side)]
+    return sums[np.searchsorted(ends[order], limits)]
 
 
 def _beyond(codes: Codes) -> bool:

@@ -109,6 +109,7 @@ class Aggregator:
         values = read(states, detail, metrics.attempt_report)
         if request.rows:
             metrics.read_rows(values)
+        metrics.check_values(values)
         metrics.mark_lost(values)
         self._read_host(values)
         if repeated:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.tables.frequency import IdFrequency
 from rec_summary.metrics.tables.row_norms import RowNorms
+from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.inputs import role_of
 from rec_summary.training.recommender.slices import MISSING, Slice
@@ -29,6 +30,7 @@ _FEW: Final = 1000  # examples after which not all predictions are equal by chan
 _MANY: Final = 10_000  # examples after which a rare label, or value of a column, has occurred
 _LOOKED_UP: Final = 10  # sampled rows after which a table that never changes is not chance
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
+_LARGEST_BOUND: Final = 0.01  # of the error of an AUC; about 0.001 for the default `bins`
 _SHOWN: Final = 5  # slices in a message
 _LATEST: Final = 1e11  # seconds since 1970: no time of an event, but one in milliseconds
 _SIGMOID: Final = (0.5, 0.7311)  # of 0 and 1: the log-odds were probabilities
@@ -208,6 +210,23 @@ class SliceMistakes:
         text += "none of them is in `names`" if are_unknown else "there is nothing to compare"
         text += f": check the column {self._column!r}, and `missing`, `edges` and `names`"
         self._troubles.report(f"recommender metrics: slice {self._name}", text)
+
+
+def auc_mistakes(task: str, scalars: Mapping[str, float], bins: int) -> Iterator[str]:
+    """Yields what is wrong with the AUC of a task if its error may be visible.
+
+    Args:
+        task: The name of the task; empty if it has none.
+        scalars: The numbers of a report by tag.
+        bins: As of `RecommenderMetrics`.
+    """
+    start = PREFIX + (f"{task}/" if task else "") + "roc_error_bound/"
+    bound = max((number for tag, number in scalars.items() if tag.startswith(start)), default=0.0)
+    if bound > _LARGEST_BOUND:
+        yield (
+            f"it may be wrong by up to {bound:.2g}, as too many clicks and others share a cell of "
+            f"the score: set bins above {bins:,}, or limit weights that are far above the others"
+        )
 
 
 def id_mistakes(size: int | None, counts: IdFrequency) -> Iterator[str]:

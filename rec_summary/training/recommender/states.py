@@ -34,6 +34,7 @@ from rec_summary.training.recommender.inputs import Roles, Steps
 from rec_summary.training.recommender.meters import ROWS, DriftMeter, FeatureMeter, TableMeter
 from rec_summary.training.recommender.mistakes import (
     SliceMistakes,
+    auc_mistakes,
     id_mistakes,
     row_mistakes,
     time_mistakes,
@@ -237,6 +238,12 @@ class RankMetrics:
             if norms is not None:
                 touched = table.states[tags.TABLE].touched.touched(norms.rows)
                 report.read_rows(into, name, norms, touched)
+
+    def check_values(self, values: report.MetricValues) -> None:
+        """Reports the tasks whose AUC may be wrong by much."""
+        for name in self._tasks:
+            mistakes = auc_mistakes(name, values.scalars, self._options.bins)
+            self._report(inputs.role_of(name, "AUC"), mistakes)
 
     def mark_lost(self, into: report.MetricValues) -> None:
         """Replaces the quality of each task that predicts nothing but NaN by NaN."""

@@ -232,3 +232,22 @@ def test_heavy_examples_at_an_end_keep_cells_of_their_own(heavy, parts):
         whole.merge(state)
     area = whole.auc()
     assert abs(area.value - exact_auc(scores, labels, weights)) <= area.error_bound < 1e-4
+
+
+@pytest.mark.parametrize("of_examples", [True, False])
+def test_few_examples_and_many_cells_become_few_to_be_read(of_examples):
+    scores, labels = calibrated(np.random.default_rng(1), 200, -1, 3)
+    order = counted(scores, labels, cells=64)
+    if of_examples:
+        order.seal()
+    else:
+        order = ScoreOrder.from_arrays({**order.arrays(), "seen": np.array(0)})
+    order.shorten()
+    assert len(order.positives) <= 64
+
+
+def test_scaled_weights_still_add_without_rounding():
+    order = counted([0.25, 0.5, 0.5], [0, 1, 0], [1.0, 2.0, 3.0])
+    order.scale(0.3)
+    assert ((order.negatives * 2**20) % 1 == 0).all()
+    assert order.negatives.tolist() == pytest.approx([0.3, 0.9], abs=2.0**-21)

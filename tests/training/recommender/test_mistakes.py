@@ -14,6 +14,7 @@ from mindspore import Tensor, float32, int32, nn, ops
 from mindspore.experimental import MapParameter
 
 from rec_summary import RecModel, RecommenderMetrics, Slice, SummaryCollector, Task
+from rec_summary.metrics.report import Detail, read
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.inputs import Batch, join
 from rec_summary.training.recommender.states import RankMetrics
@@ -40,7 +41,7 @@ def said(
         values[(kind, int(number)) if number else ("name", name)] = column
     batch = Batch(values, SIZE, 0.1, 0.0, 1.7e9)
     rank.update(join([batch] * STEPS, rank.places, troubles))
-    rank.end_interval()
+    rank.check_values(read(rank.end_interval(), Detail()))
     lines = [record.getMessage() for record in caplog.records]
     found = [
         re.fullmatch(r"rec_summary: recommender metrics: ([^:]*): (.*) \(tr.*", line)
@@ -76,6 +77,7 @@ def test_what_is_right_is_not_reported(caplog) -> None:
         ({"users": 0}, {"input_0": np.arange(9)}, "quality", "users of shape (36,) in 4 steps"),
         ({}, {"output_1": np.ones(())}, "quality", "a loss has one value for each step"),
         ({}, {"output_1": np.ones((SIZE, 2))}, "quality", "predictions of shape (12000, 2)"),
+        ({"bins": 64}, {}, "AUC", "set bins above 64, or limit weights"),
         ({"ids": {"item": "item"}}, {"item": np.arange(SIZE)}, "table item", "0 to 49: name the"),
         ({"slices": {"x": "x"}}, {"x": np.full(SIZE, np.nan)}, "slice x", "are: missing; there is"),
         ({"slices": {"x": "x"}}, {"x": np.full(SIZE, 7)}, "slice x", "are: 7; there is nothing"),
