@@ -171,20 +171,23 @@ class Compactor:
         self._fit_disk()
         if not self._is_running() and self._is_due():
             self._start(own, nbytes)
-        if not self._has_room(nbytes) and not self._wait_for_room(own, nbytes):
-            text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
-            self._troubles.report("retention", text)
+        if self._has_room(nbytes):
+            return
+        if time.monotonic() >= self._rests_until:
+            if self._wait_for_room(own, nbytes):
+                return
+            self._rests_until = time.monotonic() + _REST_SECS
+        text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
+        self._troubles.report("retention", text)
 
     def _wait_for_room(self, own: Collection[int], nbytes: int) -> bool:
         """Returns whether there is room in the end."""
-        now = time.monotonic()
-        deadline = -math.inf if now < self._rests_until else now + _ROOM_SECS
+        deadline = time.monotonic() + _ROOM_SECS
         least = math.inf  # the size of the files when a process was last started
         while time.monotonic() < deadline:
             if not self._is_running():
                 present = self._nbytes()
                 if present >= least:  # nothing helps
-                    self._rests_until = time.monotonic() + _REST_SECS
                     return False
                 least = present
                 self._start(own, nbytes)

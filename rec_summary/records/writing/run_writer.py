@@ -29,6 +29,7 @@ from rec_summary.records.format.names import (
     this_host,
 )
 from rec_summary.records.locks import LOCK_NAME, check_kind, file_lock
+from rec_summary.records.writing.background import BLOCK_SECS
 from rec_summary.records.writing.record import Record
 from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
@@ -66,6 +67,11 @@ class Durability:
         check_choice("durability.fsync", self.fsync, _FSYNC)
         check_choice("durability.back_pressure", self.back_pressure, _BACK_PRESSURE)
         object.__setattr__(self, "lock", check_kind("durability.lock", self.lock))
+
+    @property
+    def block_secs(self) -> float:
+        """How long a step waits while nothing is written, in seconds."""
+        return BLOCK_SECS if self.back_pressure == "block" else 0.0
 
 
 @dataclass(frozen=True)

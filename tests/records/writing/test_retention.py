@@ -261,6 +261,25 @@ def test_where_nothing_helps_the_writer_does_not_wait_again(
     assert troubles.counts == {"retention": 2}
 
 
+def test_after_a_wait_that_was_too_short_the_writer_does_not_wait_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    monkeypatch.setattr(module, "_ROOM_SECS", 0.0)  # the process has not even begun
+    monkeypatch.setattr(module, "_REST_SECS", math.inf)
+    troubles = Troubles()
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles)
+    compactor.begun({10})
+    monkeypatch.setattr(module, "_ROOM_SECS", math.inf)
+    asked: list[bytes] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(compactor, "_send", asked.append)
+        compactor.begun({10})
+    compactor.close()
+    assert asked == []
+    assert troubles.counts == {"retention": 2}
+
+
 @pytest.mark.parametrize("below", ["", "new/run"])
 def test_a_disk_smaller_than_the_budget_is_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, below: str
