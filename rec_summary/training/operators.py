@@ -64,7 +64,7 @@ def is_recorded(operator: Operator) -> bool:
 
 def is_wanted(operator: Operator) -> bool:
     """Whether a mailbox wants the values of this operator."""
-    return any(mailbox.wants(operator) for mailbox in list(_mailboxes))
+    return any(mailbox.wants(operator) for mailbox in _open_mailboxes())
 
 
 class Mailbox:
@@ -93,8 +93,8 @@ class Mailbox:
         self._troubles = troubles
         self._paused = False
         with _lock:
-            _deliver()  # to the mailboxes that exist already
-            _mailboxes.add(self)
+            deliver()  # to the mailboxes that exist already
+            _mailboxes[self] = None
 
     def take(self) -> dict[Operator, Any]:
         """Returns the values since the last call, as the network computed them, and drops them.
@@ -104,7 +104,7 @@ class Mailbox:
         if not (self._values or _has_values()):  # as at nearly every step
             return {}
         with _lock:
-            _deliver()
+            deliver()
             values, self._values = self._values, {}
         return values
 
@@ -115,14 +115,14 @@ class Mailbox:
             paused: Whether it receives nothing, for example during an evaluation.
         """
         with _lock:
-            _deliver()
+            deliver()
             self._paused = paused
 
     def close(self) -> None:
         """Drops its values and receives nothing from now on."""
         with _lock:
-            _deliver()  # to the other mailboxes
-            _mailboxes.discard(self)
+            deliver()  # to the other mailboxes
+            _mailboxes.pop(self, None)
             self._values = {}
 
     def _receive(self, values: dict[Operator, Any], errors: list[str]) -> None:
@@ -134,14 +134,37 @@ class Mailbox:
                 self._troubles.report("summary operator", error)
 
 
-_lock = threading.Lock()
-_mailboxes: weakref.WeakSet[Mailbox] = weakref.WeakSet()
+_lock = threading.RLock()  # a signal handler may record, or close a mailbox
+_mailboxes: weakref.WeakKeyDictionary[Mailbox, None] = weakref.WeakKeyDictionary()
+
+
+def _open_mailboxes() -> list[Mailbox]:
+    # An iterator would fail if another thread, or a signal handler, opens a mailbox meanwhile.
+    mailboxes = (reference() for reference in _mailboxes.keyrefs())
+    return [mailbox for mailbox in mailboxes if mailbox is not None]
 
 
 def deliver() -> None:
     """Moves the values of operators to every mailbox that is not paused."""
+    if not _has_values():
+        return
     with _lock:
-        _deliver()
+        by_name, entries = _source().take_operator_values()
+        values: dict[Operator, Any] = {}
+        errors = []
+        for name, value in by_name.items():
+            match = _NAME.fullmatch(name)
+            if match is None:
+                errors.append(three_part("a summary operator's name", name, "TAG[:KIND]"))
+            else:
+                values[_operator(match["kind"].lower(), match["tag"])] = value
+        for primitive, tag, value in entries:
+            if not isinstance(tag, str) or not tag:
+                errors.append(three_part(f"the tag of a {primitive}", tag, "a non-empty str"))
+            else:
+                values[_operator(primitive.removesuffix("Summary").lower(), tag)] = value
+        for mailbox in _open_mailboxes():
+            mailbox._receive(values, errors)
 
 
 def discard() -> None:
@@ -187,28 +210,6 @@ def _source() -> Any:
     from rec_summary.training import _mindspore
 
     return _mindspore
-
-
-def _deliver() -> None:
-    """Moves MindSpore's values to the mailboxes; the caller holds the lock."""
-    if not _has_values():
-        return
-    by_name, entries = _source().take_operator_values()
-    values: dict[Operator, Any] = {}
-    errors = []
-    for name, value in by_name.items():
-        match = _NAME.fullmatch(name)
-        if match is None:
-            errors.append(three_part("a summary operator's name", name, "TAG[:KIND]"))
-        else:
-            values[_operator(match["kind"].lower(), match["tag"])] = value
-    for primitive, tag, value in entries:
-        if not isinstance(tag, str) or not tag:
-            errors.append(three_part(f"the tag of a {primitive}", tag, "a non-empty str"))
-        else:
-            values[_operator(primitive.removesuffix("Summary").lower(), tag)] = value
-    for mailbox in _mailboxes:
-        mailbox._receive(values, errors)
 
 
 def _operator(kind: str, tag: str) -> Operator:

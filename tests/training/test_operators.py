@@ -1,6 +1,8 @@
 """What networks put out through summary operators: all of it, once, whoever asks."""
 
 import gc
+import signal
+import sys
 import threading
 
 import numpy as np
@@ -152,6 +154,41 @@ def test_a_mailbox_that_is_forgotten_costs_nothing():
     del mailbox
     gc.collect()
     assert len(operators._mailboxes) == 0
+
+
+def test_a_signal_handler_may_close_a_mailbox_while_values_are_delivered():
+    def interrupted(operator):
+        signal.raise_signal(signal.SIGUSR1)
+        return True
+
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    net, closed, mailbox = Net(), Mailbox(), Mailbox(wants=interrupted)
+    before = signal.signal(signal.SIGUSR1, lambda *_: closed.close())
+    try:
+        net(Tensor(batch(1)))
+        check(mailbox.take(), 1)
+        mailbox.close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_mailbox_may_be_opened_while_another_thread_asks_what_is_wanted():
+    stop = threading.Event()
+
+    def open_and_close():
+        while not stop.is_set():
+            Mailbox().close()
+
+    thread, interval = threading.Thread(target=open_and_close), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for _ in range(20_000):
+            operators.is_wanted(Operator("probe", "score"))
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize(

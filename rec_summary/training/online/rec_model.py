@@ -13,7 +13,7 @@ from mindspore.train.callback import Callback
 
 from rec_summary.checks import check_bool, check_type
 from rec_summary.errors import three_part
-from rec_summary.training import _mindspore
+from rec_summary.training import _mindspore, operators
 from rec_summary.training.online.loop import UNBOUNDED, OnlineRun
 from rec_summary.training.online.stream import OpenStream, batches_in_pass, opened
 from rec_summary.training.online.train_step import TrainStep
@@ -88,8 +88,31 @@ class RecModel(Model):
 
     def _transform_callbacks(self, callbacks: Any) -> list[Any]:
         """Returns the callbacks as a list; all ways of training and evaluation call this."""
-        several: list[Any] = super()._transform_callbacks(callbacks)
-        return several if self._keep_outputs else [*several, _SummedOutputs()]
+        callback_list: list[Any] = super()._transform_callbacks(callbacks)
+        return callback_list if self._keep_outputs else [*callback_list, _SummedOutputs()]
+
+    def eval(
+        self, valid_dataset: Any, callbacks: Any = None, dataset_sink_mode: bool = False
+    ) -> dict[str, Any]:
+        """Evaluates the network, as `Model.eval` does.
+
+        A callback may evaluate at the end of a training step, before others read what the summary
+        operators of that step have put out. Those of the evaluation do not take their place.
+
+        Args:
+            valid_dataset: The data, a MindSpore `Dataset`.
+            callbacks: A callback, a list of them, or None.
+            dataset_sink_mode: Whether the device takes the data from a queue.
+
+        Returns:
+            The metrics by name.
+        """
+        operators.deliver()
+        try:
+            metrics: dict[str, Any] = super().eval(valid_dataset, callbacks, dataset_sink_mode)
+        finally:
+            operators.discard()
+        return metrics
 
     def online_train(
         self,
@@ -145,8 +168,8 @@ class RecModel(Model):
         """
         self._check_online_arguments(train_dataset, callbacks, dataset_sink_mode, sink_size)
         _mindspore.device_number_check(self._parallel_mode, self._device_number)
-        several = self._transform_callbacks(callbacks)
-        self._check_methods_for_custom_callbacks(several, "train")
+        callback_list = self._transform_callbacks(callbacks)
+        self._check_methods_for_custom_callbacks(callback_list, "train")
         self._check_reuse_dataset(train_dataset)
 
         sink = dataset_sink_mode
@@ -157,7 +180,7 @@ class RecModel(Model):
         with opened(train_dataset) as stream, StopSignals(stream.wake) as signals:
             self._online_train(
                 train_dataset,
-                callbacks=several,
+                callbacks=callback_list,
                 sink=sink,
                 signals=signals,
                 stream=stream,
