@@ -125,9 +125,14 @@ def check_name(name: str, value: object) -> str:
     return str(value)
 
 
+def valid_unicode(text: str) -> str:
+    """Returns a str with "?" in the place of each lone surrogate, which no record can store."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def check_unicode(name: str, text: str) -> None:
-    """Raises ValueError if a str has a lone surrogate, which no record can store."""
-    if text.encode("utf-8", "replace").decode() != text:
+    """Raises ValueError if a str has a lone surrogate."""
+    if valid_unicode(text) != text:
         raise ValueError(three_part(name, text, "text that is valid Unicode"))
 
 

@@ -13,7 +13,6 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX
 from rec_summary.records.writing.background import (
-    BLOCK_SECS,
     CLOSE_SECS,
     DEFAULT_FLUSH_SECS,
     BackgroundWriter,
@@ -167,10 +166,10 @@ class Recorder:
             self._files,
             self._troubles,
             flush_secs=options.flush_secs,
-            block_secs=BLOCK_SECS if options.durability.back_pressure == "block" else 0.0,
+            block_secs=options.durability.block_secs,
             poll=self._poll,
         )
-        if self._exporter is None and options.export_npy:
+        if options.export_npy:
             self._exporter = NpyExporter(self.directory)
         # A custom loop may never close its recorder; its last records must not be lost.
         atexit.register(self.close)
@@ -182,8 +181,9 @@ class Recorder:
 
     def write(self, record: Record) -> None:
         """Queues a record for the writer's thread."""
-        if self._writer is not None:
-            self._writer.write(record)
+        writer = self._writer  # another thread may close it
+        if writer is not None:
+            writer.write(record)
 
     def write_step(
         self, step: int, values: Sequence[SummaryValue], wall_time: float | None = None
@@ -203,7 +203,8 @@ class Recorder:
             Whether it has them. False also if no file could be created, or if the last records
             of closed files could not be written.
         """
-        return not self._failed if self._writer is None else self._writer.flush(timeout)
+        writer = self._writer
+        return not self._failed if writer is None else writer.flush(timeout)
 
     def counters(self) -> dict[str, int]:
         """Returns counters since the first opening, by name.
@@ -223,9 +224,10 @@ class Recorder:
 
     def close(self) -> None:
         """Writes the queued records and closes the files. You may call it at any time."""
-        if self._writer is not None:
-            self._writer.close()
-            self._failed = not self._writer.flush(0)
+        writer = self._writer
+        if writer is not None:
+            writer.close()
+            self._failed = not writer.flush(0)
             self._before = self.counters()
             self._writer = self._files = None
             atexit.unregister(self.close)

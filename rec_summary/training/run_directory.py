@@ -223,7 +223,9 @@ def announce(named: str, choice: Choice, rank: int) -> None:
     text += f"rec-summary view {shlex.quote(path)}"
     if logger.hasHandlers():
         logger.info(text)
-    else:  # Python's default shows warnings only
+        return
+    # Python's default shows warnings only. The stream may be missing, closed, or on a full disk.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(text + "\n")
 
 

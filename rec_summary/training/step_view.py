@@ -90,20 +90,26 @@ class StepView:
         shape = getattr(self.first_column, "shape", None)
         return int(shape[0]) if shape else 0
 
-    def losses(self) -> list[float]:
-        """Returns this step's losses: the network's output, or the first of several outputs.
+    @property
+    def outputs(self) -> Any:
+        """What the network returned for this step; None before the first."""
+        return self._args.get("net_outputs")
 
-        Further ones come after it if the outputs begin with several numbers.
 
-        Raises:
-            TypeError: The first output cannot be a loss.
-            ValueError: It is empty.
-        """
-        what, outputs = "the network's output", self._args.get("net_outputs")
-        if not (isinstance(outputs, (list, tuple)) and outputs):
-            return [as_number(outputs, what)]
-        further = itertools.islice(itertools.takewhile(_is_number, outputs), 1, None)
-        return [as_number(outputs[0], what), *(loss.item() for loss in further)]
+def losses(outputs: Any) -> list[float]:
+    """Returns the losses of a step: the network's output, or the first of several outputs.
+
+    Further ones come after it if the outputs begin with several numbers.
+
+    Raises:
+        TypeError: The first output cannot be a loss.
+        ValueError: It is empty.
+    """
+    what = "the network's output"
+    if not (isinstance(outputs, (list, tuple)) and outputs):
+        return [as_number(outputs, what)]
+    further = itertools.islice(itertools.takewhile(_is_number, outputs), 1, None)
+    return [as_number(outputs[0], what), *(loss.item() for loss in further)]
 
 
 def _is_number(output: Any) -> bool:

@@ -99,3 +99,15 @@ def test_a_tensor_that_no_record_can_hold_may_still_be_a_file():
     step_record(1, 0.0, [SummaryValue(TENSOR, "c", np.array([1j]))], troubles, exporter).encode()
     assert exporter.seen == [("c", 1, [1j])]
     assert troubles.counts == {"value c": 1}
+
+
+def test_tensors_are_exported_beside_their_records(tmp_path):
+    # The collector may choose another directory for each training.
+    recorder = Recorder(RecorderOptions(str(tmp_path / "a"), export_npy=True), Troubles())
+    for name in "ab":
+        recorder.directory = str(tmp_path / name)
+        recorder.open(0)
+        recorder.write_step(1, [SummaryValue(TENSOR, "t", np.zeros(2))])
+        recorder.close()
+    exported = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("t_1.npy")}
+    assert exported == {"a", "b"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import logging
 import multiprocessing
@@ -324,3 +326,18 @@ def test_without_logging_the_line_is_on_the_standard_error(
     assert capsys.readouterr().err == (
         "SummaryCollector: records are in /r/a b; to see them: rec-summary view '/r/a b'\n"
     )
+
+
+def test_a_line_that_cannot_be_written_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As with `2>&-`, after `sys.stderr.close()`, and behind a pipe that nobody reads any more.
+    reader, writer = os.pipe()
+    os.close(reader)
+    broken = os.fdopen(writer, "w", buffering=1)
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(run_directory.logger, "hasHandlers", lambda: False)
+    for stream in (None, closed, broken):
+        monkeypatch.setattr(sys, "stderr", stream)
+        announce("/r/run", Choice("/r/run"), 0)
+    with contextlib.suppress(BrokenPipeError):
+        broken.close()

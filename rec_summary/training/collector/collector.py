@@ -253,7 +253,8 @@ class SummaryCollector(Callback):
         self._depth += 1
         if self._depth == 1:
             self._signals = InterruptSignals(self._complete)
-            self._signals.__enter__()
+            with self._troubles.attempt("signals"):  # it needs a thread and two file descriptors
+                self._signals.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -287,8 +288,9 @@ class SummaryCollector(Callback):
     def on_train_begin(self, run_context: Any) -> None:
         """Opens the files and writes the first lineage."""
         view, environment = StepView(run_context), lineage.this_environment()
-        options, progress = self._control.options, self._progress
+        options, progress = self._options, self._progress
         self._check_begin(view)
+        self._control.reset()
         run = TrainRun(view, environment, progress, options, self._troubles)
         choice = self._begin(view, environment, run)
         progress.start_time = progress.start_time or time.time()
@@ -349,9 +351,10 @@ class SummaryCollector(Callback):
             self._recorder.write_step(step, values)
             self._health.add_snapshot(time.monotonic() - begun)
         if self._checkpoints is not None:
-            self._checkpoints.add_rows(view.get("train_dataset_element"))
-            if self._checkpoints.unit == "step":
-                self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
+            with self._troubles.attempt("landscape checkpoint"):
+                self._checkpoints.add_rows(view.get("train_dataset_element"))
+                if self._checkpoints.unit == "step":
+                    self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
         if run.lineage_due(begun):
             self._refresh_lineage(run, RunState.RUNNING)
         if self._health.due(begun):
@@ -362,7 +365,8 @@ class SummaryCollector(Callback):
         """Records the evaluation of `Model.fit` at the end of this epoch."""
         view = StepView(run_context)
         if self._checkpoints is not None and self._checkpoints.unit == "epoch":
-            self._checkpoints.take(lineage.backbone(view), view.epoch, view.batch_num)
+            with self._troubles.attempt("landscape checkpoint"):
+                self._checkpoints.take(lineage.backbone(view), view.epoch, view.batch_num)
         self._record_evaluation(view)
 
     @_guarded
@@ -375,11 +379,17 @@ class SummaryCollector(Callback):
     @_guarded
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files if training has not."""
+        operators.deliver()  # those of a training step that has just ended
         options = self._options
         if self._is_new and options.run_directory != SAME:
             network = network_settings(StepView(run_context), self._troubles)
             self._recorder.directory = evaluated(options.files.directory, network)
         self._open(lineage.this_environment())
+
+    @_guarded
+    def on_eval_step_end(self, run_context: Any) -> None:
+        """Drops the values of summary operators: in PyNative mode, MindSpore keeps all of them."""
+        operators.discard()
 
     @_guarded
     def on_eval_end(self, run_context: Any) -> None:
@@ -484,9 +494,8 @@ class SummaryCollector(Callback):
             self._control.begin(self.summary_dir)
         self._recorder.open(environment.rank)
         if options.landscape is not None and environment.rank == 0 and self._checkpoints is None:
-            lock = options.files.durability.lock
             self._checkpoints = LandscapeCheckpoints(
-                self.summary_dir, options.landscape, self._troubles, lock
+                self.summary_dir, options.landscape, options.files.durability, self._troubles
             )
 
     def _write_lineage(self, event: LineageEvent) -> None:

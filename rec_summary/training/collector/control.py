@@ -169,6 +169,12 @@ class Control:
             with self._troubles.attempt("control"):
                 self._known.update(request.id for request in read_requests(directory))
 
+    def reset(self) -> None:
+        """Returns to the options of the code: all requests so far were for an earlier training."""
+        self.options = self._base
+        self._arrived.clear()
+        self._waiting, self._changes, self._next = [], [], math.inf
+
     def poll(self) -> None:
         """Checks for new requests; the writer's thread calls this."""
         # Ranks that stop at different steps would wait for each other for ever.

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
+from rec_summary.checks import valid_unicode
 from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.collector.snapshots import Snapshots
 from rec_summary.training.lineage.lineage import describe_dataset, train_lineage
 from rec_summary.training.lineage.optimizers import find_optimizers
-from rec_summary.training.step_view import StepView
+from rec_summary.training.step_view import StepView, losses
 
 _REASON_CHARS: Final = 500
 _MOST_TENSOR_STEPS: Final = 20  # in a run of known length
@@ -115,6 +116,7 @@ class TrainRun:
         self._total = view.total_steps
         self.data = describe_dataset(view.get("train_dataset"), troubles)
         self._offset = progress.step - view.step
+        self._outputs: Any = None  # of the last step; `view` has those of an evaluation in `fit`
         self._steps_seen = 0
         self._recorded_epoch = 0
         self._lineage_written = 0.0
@@ -156,6 +158,7 @@ class TrainRun:
     def end_step(self, view: StepView) -> int:
         """Ends a step; returns its number over all runs, from 1 on."""
         self.view = view
+        self._outputs = view.outputs
         step = self._offset + view.step
         batch = view.samples
         self.progress.samples += batch * max(step - self.progress.step, 1)
@@ -204,15 +207,15 @@ class TrainRun:
             with self._troubles.attempt("learning rate"):  # a custom schedule may fail
                 self._learning_rate = self.snapshots.learning_rate()
             with contextlib.suppress(TypeError, ValueError):  # reported when the step was recorded
-                loss = self.view.losses()[0]
+                loss = losses(self._outputs)[0]
         state = RunState(
             status=status,
-            reason=reason or None,
+            reason=valid_unicode(reason) or None,  # an error may name a path that is not UTF-8
             step=self.progress.step,
             epoch=self.view.epoch,
             samples=self.progress.samples or None,
             start_time=self.progress.start_time,
-            troubles=self._troubles.counts,
+            troubles={valid_unicode(kind): n for kind, n in self._troubles.counts.items()},
             settings=self._settings,
         )
         state.MergeFrom(self._environment)

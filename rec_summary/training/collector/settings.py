@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from mindspore import Tensor, nn
 
+from rec_summary.checks import valid_unicode
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.lineage.lineage import (
@@ -71,8 +72,7 @@ def training_settings(
             settings[f"recommender.{name}"] = _text(getattr(recommender, name))
         for name, task in recommender.tasks.items():
             settings[f"recommender.tasks.{name}"] = _text(vars(task))
-    # A lone surrogate, as in a path that is not UTF-8, cannot be stored.
-    return {name: text.encode("utf-8", "replace").decode() for name, text in settings.items()}
+    return {name: valid_unicode(text) for name, text in settings.items()}
 
 
 def network_settings(view: StepView, troubles: Troubles) -> dict[str, str]:

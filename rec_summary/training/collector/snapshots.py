@@ -17,7 +17,7 @@ from rec_summary.training.lineage.optimizers import LearningRates, parameters_of
 from rec_summary.training.operators import Mailbox, snapshot
 from rec_summary.training.probes.gradient_metrics import GradientMetrics, GradientReader
 from rec_summary.training.probes.probe import choose_graph
-from rec_summary.training.step_view import StepView
+from rec_summary.training.step_view import StepView, losses
 from rec_summary.training.tensors import Array, as_array, as_number, is_on_cpu, own_array
 from rec_summary.values.image import MAX_TILES, is_image
 from rec_summary.values.summary import HISTOGRAM, IMAGE, SCALAR, TENSOR, SummaryValue
@@ -142,7 +142,7 @@ class Snapshots:
         return rates[0][1] if rates else None
 
     def _loss(self, view: StepView) -> Iterable[SummaryValue]:
-        for index, loss in enumerate(view.losses()):
+        for index, loss in enumerate(losses(view.outputs)):
             tag = f"loss/{index}{_AUTO}" if index else f"loss{_AUTO}"
             self._check_finite(tag, loss, view)
             yield SummaryValue(SCALAR, tag, loss)
@@ -160,11 +160,11 @@ class Snapshots:
 
     def _histograms(self, view: StepView) -> Iterable[SummaryValue]:
         turn, self._turn = self._turn, self._turn + 1
+        most = self._options.most_histogram_values
         for tag, parameter in self._parameters:
-            # Copied before the next step moves the weights.
-            yield SummaryValue(
-                HISTOGRAM, tag, *sample(parameter, self._options.most_histogram_values, turn)
-            )
+            with self._troubles.attempt(f"histogram {tag}"):
+                # Copied before the next step moves the weights.
+                yield SummaryValue(HISTOGRAM, tag, *sample(parameter, most, turn))
 
     def _tensors(self, view: StepView) -> Iterable[SummaryValue]:
         wanted = self._options.tensors
@@ -176,9 +176,9 @@ class Snapshots:
                 text = three_part(f"the shape of {parameter.name}", parameter.shape, expected)
                 self._troubles.report("tensor", text)
                 continue
-            yield SummaryValue(
-                TENSOR, f"{parameter.name}/tensor", own_array(parameter, parameter.name)
-            )
+            tag = f"{parameter.name}/tensor"
+            with self._troubles.attempt(f"tensor {tag}"):
+                yield SummaryValue(TENSOR, tag, own_array(parameter, parameter.name))
 
     def _chosen(self, parameters: list[Any]) -> list[Any]:
         choice = self._options.histograms
@@ -251,7 +251,7 @@ def metric_values(metrics: Mapping[str, Any]) -> list[SummaryValue]:
     values: list[SummaryValue] = []
     for name, value in metrics.items():
         try:
-            numbers = np.asarray(value, dtype=np.float64)
+            numbers = own_array(value, name)
         except (TypeError, ValueError):
             continue
         if numbers.ndim == 0:

@@ -27,6 +27,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.files import FILE_MODE, make_directory
 from rec_summary.records.locks import LOCK_NAME, file_lock
 from rec_summary.records.writing.background import BackgroundWriter
+from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training.landscape.options import LandscapeOptions
 from rec_summary.training.landscape.replay import ReplayBuffer, Rows
 from rec_summary.training.tensors import as_array
@@ -76,16 +77,16 @@ class LandscapeCheckpoints:
         self,
         summary_dir: str,
         options: LandscapeOptions,
+        durability: Durability,
         troubles: Troubles,
-        lock: str | None = None,
     ) -> None:
         """Starts the writer's thread.
 
         Args:
             summary_dir: The record directory.
             options: The checkpoints to save.
+            durability: What a step does when the disk is too slow, and the kind of lock.
             troubles: Receives every failure.
-            lock: The kind of lock (see `records.locks`).
         """
         self.unit = options.unit
         self._wanted = {number for interval in options.intervals for number in interval}
@@ -97,10 +98,11 @@ class LandscapeCheckpoints:
         if options.replay is not None:
             self._replay = ReplayBuffer(options.replay, options.num_samples)
         self._writer = BackgroundWriter(
-            _Files(os.path.join(summary_dir, FOLDER), options, lock),
+            _Files(os.path.join(summary_dir, FOLDER), options, durability.lock),
             troubles,
             flush_secs=3600,  # every file is complete by itself
             capacity=_WAITING,
+            block_secs=durability.block_secs,
         )
 
     def take(self, network: Any, number: int, steps_per_epoch: int) -> None:

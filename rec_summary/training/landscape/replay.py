@@ -63,8 +63,8 @@ class ReplayBuffer:
         self._check_like(arrays)
         slots = self._slots(count)
         taken = np.flatnonzero(slots >= 0)
-        for kept, array in zip(self._columns, arrays, strict=True):
-            kept[slots[taken]] = array[taken]
+        for column, array in zip(self._columns, arrays, strict=True):
+            column[slots[taken]] = array[taken]
         self.seen += count
         self._changed = self._changed or bool(taken.size)
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.checks import check_type, check_unicode
+from rec_summary.checks import check_type, check_unicode, valid_unicode
 from rec_summary.errors import three_part
 
 logger = logging.getLogger("rec_summary.training")
 
 CustomValue = Any
-"""A str, int, float, bool, None or numpy number; or a dict, list or tuple of these."""
+"""A str, int, float, bool, None or real numpy number; or a dict, list or tuple of these."""
 
 HYPER_CONFIG: Final = "MINDINSIGHT_HYPER_CONFIG"
 _HYPER_CONFIG_CHARS: Final = 100_000
@@ -106,12 +106,13 @@ def _fill(
         elif isinstance(value, float):
             info.map_double[key] = value
         else:
-            # protobuf does not accept a lone surrogate, which Python allows in a str
-            info.map_str[key] = _text(inner, value).encode("utf-8", "replace").decode("utf-8")
+            info.map_str[key] = valid_unicode(_text(inner, value))
 
 
 def _plain(value: Any) -> Any:
     """Returns a real number or bool of NumPy as Python's; a long double has none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)  # a range compares a member of an IntEnum with each of its numbers
     return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biuf" else value
 
 
@@ -123,7 +124,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, Mapping):  # an empty one
         return "{}"
     if not isinstance(value, _TEXTS):
-        expected = "a str, a number, a bool, None, or a dict of these"
+        expected = "a str, a real number, a bool, None, or a list or dict of these"
         raise TypeError(three_part(name, value, expected))
     if isinstance(value, str):
         return str.__str__(value)  # a member of an Enum of str has another text

@@ -200,6 +200,7 @@ def _epochs(view: StepView) -> int:
 
 
 def loss_function(view: StepView) -> Any:
+    """Returns the loss: the argument `loss_fn`, or the first loss in the network, or None."""
     named = view.get("loss_fn")
     if named is not None or view.network is None:
         return named

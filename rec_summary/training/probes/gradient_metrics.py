@@ -167,11 +167,11 @@ class GradientReader:
     def _numbers(self, rows: Mapping[str, Array]) -> Iterator[tuple[str, float]]:
         """Yields the numbers of a step by tag."""
         gradient, update, weight = (self._row(rows, what) for what in (GRADIENT, UPDATE, WEIGHT))
-        for group, places in self._groups.items():
+        for group, positions in self._groups.items():
             if gradient is not None:
-                yield f"norm{group}", _norm(gradient[places])
+                yield f"norm{group}", _norm(gradient[positions])
             if update is not None and weight is not None:
-                moved, norm = _norm(update[places]), _norm(weight[places])
+                moved, norm = _norm(update[positions]), _norm(weight[positions])
                 if norm != 0:
                     yield f"update_ratio{group}", moved / norm
         bad = self._row(rows, NOT_FINITE)

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import resource
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("mindspore")
 
 import mindspore
 from mindspore import nn, ops
+from mindspore.ops.operations import debug_ops
 from mindspore.train import Callback, RunContext
 from mindspore.train import summary_pb2 as their_summary
 
@@ -22,6 +24,7 @@ from rec_summary.records.reading.runs import list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import rank_bytes
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
+from rec_summary.training.landscape.policy import SavePolicy
 from tests.support.nets import (
     BATCH,
     LEARNING_RATE,
@@ -517,6 +520,62 @@ def test_operators_of_evaluations_do_not_leak_into_training(tmp_path, mode):
     assert collector.troubles == ({} if mode == mindspore.GRAPH_MODE else {"graph": 1})
 
 
+@pytest.mark.parametrize("mode", [mindspore.GRAPH_MODE, mindspore.PYNATIVE_MODE])
+def test_operators_of_an_evaluation_between_a_step_and_its_record_do_not_leak(tmp_path, mode):
+    class Evaluates(Callback):
+        """Evaluates after each step, before the collector takes what the step put out."""
+
+        def on_train_step_end(self, run_context):
+            model.eval(bounded(1))
+
+    mindspore.set_context(mode=mode)
+    try:
+        network = Reporting()
+        optimizer = nn.SGD(network.trainable_params(), learning_rate=0.0)
+        model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer, metrics={"mae"})
+        data = bounded(4)
+        for name, callbacks in (("alone", []), ("between", [Evaluates()])):
+            collector = SummaryCollector(tmp_path / name, collect_freq=1)
+            model.train(1, data, callbacks=[*callbacks, collector])
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    assert len(set(scalars(tmp_path / "alone", "mean").values())) == 4
+    assert scalars(tmp_path / "between", "mean") == scalars(tmp_path / "alone", "mean")
+
+
+def test_an_evaluation_does_not_pile_up_what_operators_put_out(tmp_path):
+    class Waiting(Callback):
+        """How many values MindSpore holds when a step of an evaluation begins."""
+
+        def __init__(self):
+            super().__init__()
+            self.counts = []
+
+        def on_eval_step_begin(self, run_context):
+            self.counts.append(len(debug_ops.SUMMARY_TENSOR_CACHE))
+
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    waiting = Waiting()
+    try:
+        model = RecModel(Reporting(), nn.BCEWithLogitsLoss(), metrics={"mae"})
+        model.eval(bounded(4), callbacks=[SummaryCollector(tmp_path), waiting])
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    assert waiting.counts == [0, 0, 0, 0]
+
+
+def test_a_training_that_ends_in_an_evaluation_has_the_loss_of_its_last_step(tmp_path):
+    class Stop(Callback):
+        def on_eval_step_end(self, run_context):
+            raise KeyboardInterrupt
+
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    with pytest.raises(KeyboardInterrupt):
+        click_model(metrics={"mae"}).fit(1, bounded(2), bounded(1), callbacks=[collector, Stop()])
+    loss = lineage(tmp_path, "train_lineage")[-1].algorithm.loss
+    assert loss == scalars(tmp_path, "loss/auto")[2]
+
+
 def test_tensors_follow_a_schedule_of_their_own(tmp_path):
     network = Reporting()
     optimizer = nn.SGD(network.trainable_params(), learning_rate=0.1)
@@ -636,3 +695,53 @@ def test_odd_parameters_and_tags_are_recorded_and_stay_inside_the_directory(tmp_
     exported = list(tmp_path.rglob("*.npy"))
     assert len(exported) == 6
     assert {path.parent.parent.parent for path in exported} == {records}
+
+
+def test_text_that_no_record_can_store_does_not_cost_the_lineage(tmp_path):
+    class Boom(Callback):
+        def on_train_step_end(self, run_context):
+            raise RuntimeError("no file caf\udce9")  # a path that is not UTF-8
+
+    collector = SummaryCollector(tmp_path)
+    collector._troubles.report("value caf\udce9", "of an operator in PyNative mode")
+    with pytest.raises(RuntimeError, match="no file"):
+        click_model().online_train(stream(), callbacks=[collector, Boom()])
+    state = lineage(tmp_path, "train_lineage")[-1].run_state
+    assert statuses(tmp_path)[-1] == "FAILED"
+    assert state.reason == "RuntimeError: no file caf?"
+    assert state.troubles == {"value caf?": 1}
+
+
+def test_a_process_without_free_file_descriptors_trains_all_the_same(tmp_path):
+    collector = SummaryCollector(tmp_path)
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # those that are open stay open
+    try:
+        collector.__enter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    collector.__exit__(None, None, None)
+    assert collector.troubles == {"signals": 1}
+
+
+class Unsure:
+    """A rule for checkpoints that fails."""
+
+    def due(self, number, last, seconds):
+        raise LookupError("is it time?")
+
+
+@pytest.mark.parametrize("unit", ["step", "epoch"])
+def test_a_policy_that_fails_costs_only_its_checkpoints(tmp_path, unit):
+    landscape = {"unit": unit, "policy": SavePolicy(Unsure())}
+    collector = SummaryCollector(
+        tmp_path,
+        collect_freq=1,
+        collect_specified_data={"collect_landscape": landscape},
+        lineage_secs=1e-6,
+    )
+    click_model(metrics={"mae"}).fit(1, bounded(2), bounded(1), callbacks=collector)
+    assert set(collector.troubles) == {"landscape checkpoint"}
+    steps = [item.run_state.step for item in lineage(tmp_path, "train_lineage")]
+    assert steps == [0, 1, 2, 2]
+    assert list(scalars(tmp_path, "eval/mae")) == [2]

@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("mindspore")
 
+from mindspore.train import Callback
+
 from rec_summary import SummaryCollector
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.records.control import NAME, Request, add_request, new_identity
@@ -258,3 +260,23 @@ def test_control_can_be_turned_off(tmp_path: Path) -> None:
     assert not lineage(tmp_path, "train_lineage")[-1].run_state.settings
     with pytest.raises(TypeError, match="control is invalid"):
         SummaryCollector(tmp_path, control=1)  # type: ignore[arg-type]
+
+
+def test_what_was_asked_of_a_training_ends_with_it(tmp_path: Path) -> None:
+    collector = SummaryCollector(tmp_path, collect_freq=20)
+    asks = Asks(tmp_path, collector, 2, settings={"collect_freq": 1})
+
+    class AsksAtTheEnd(Callback):
+        """Requests a stop when training has ended, and waits until the collector has read it."""
+
+        def on_train_end(self, run_context: Any) -> None:
+            add_request(str(tmp_path), request(actions=("stop",)))
+            eventually(lambda: collector._control.is_due(0))
+
+    model, data = click_model(), bounded(3)
+    model.train(1, data, callbacks=[asks, collector, AsksAtTheEnd()], dataset_sink_mode=False)
+    model.train(1, data, callbacks=[collector], dataset_sink_mode=False)
+    assert [*scalars(tmp_path, "loss/auto")] == [1, 2, 3, 4]
+    last = lineage(tmp_path, "train_lineage")[-1].run_state
+    assert statuses(tmp_path)[-1] == "FINISHED"
+    assert (last.step, last.settings["collect_freq"]) == (6, "20")

@@ -12,9 +12,9 @@ from mindspore import Parameter, Tensor, nn
 
 from rec_summary import RecModel, SummaryCollector, load
 from rec_summary.training.collector import snapshots
-from rec_summary.training.collector.snapshots import sample
+from rec_summary.training.collector.snapshots import metric_values, sample
 from rec_summary.values.histogram import population
-from tests.support.nets import Journal
+from tests.support.nets import Journal, stream
 from tests.support.training_records import histograms
 
 
@@ -127,3 +127,34 @@ def test_a_wrong_limit_is_refused_at_once(tmp_path, most):
     with pytest.raises((TypeError, ValueError), match="max_histogram_values"):
         SummaryCollector(tmp_path / "records", max_histogram_values=most)
     assert not (tmp_path / "records").exists()
+
+
+class ComplexParameter(nn.Cell):
+    """Has a parameter that cannot be a histogram before one that can."""
+
+    def __init__(self):
+        super().__init__()
+        self.phase_shift = Parameter(Tensor(np.ones(2, np.complex64)), name="phase_shift")
+        self.weight = Parameter(Tensor(np.ones(3, np.float32)), name="weight")
+
+    def construct(self, fields, label):
+        return (label * self.weight[0]).mean()
+
+
+def test_a_parameter_that_cannot_be_read_costs_only_itself(tmp_path):
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    collector = SummaryCollector(tmp_path)
+    try:
+        RecModel(ComplexParameter()).online_train(
+            stream(), callbacks=[collector, Journal(stop_after=1)]
+        )
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    assert list(histograms(tmp_path)) == ["weight/auto"]
+    assert collector.troubles == {"histogram phase_shift/auto": 1, "graph": 1}
+
+
+def test_a_metric_without_a_number_is_no_scalar():
+    metrics = {"auc": None, "name": "0.5", "mae": np.float16(0.5), "recall": [1, 0.25]}
+    values = {value.tag: value.content for value in metric_values(metrics)}
+    assert values == {"eval/mae": 0.5, "eval/recall/0": 1.0, "eval/recall/1": 0.25}

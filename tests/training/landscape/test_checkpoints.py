@@ -17,17 +17,23 @@ from rec_summary import RecModel, SummaryCollector
 from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.metadata import read_metadata
 from rec_summary.records.checkpoints import METADATA_NAME, REPLAY_NAME
-from rec_summary.records.locks import LOCK_NAME
+from rec_summary.records.failures import Troubles
+from rec_summary.records.locks import LOCK_NAME, file_lock
+from rec_summary.records.writing.run_writer import Durability
+from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
+from rec_summary.training.landscape.options import LandscapeOptions
 from rec_summary.training.landscape.policy import EverySteps, KeepLast, SavePolicy
 from tests.support.nets import (
     BATCH,
     FIELDS,
+    ClickNet,
     Journal,
     batch_of_clicks,
     bounded,
     click_model,
     stream,
 )
+from tests.support.waiting import PATIENCE_SECS
 
 LANDSCAPE = {"intervals": [[1, 2, 3], [4, 6, 9]], "landscape_size": 7, "num_samples": 64}
 
@@ -151,6 +157,22 @@ def test_a_full_disk_leaves_no_half_file_and_training_goes_on(tmp_path):
         assert {item.name for item in folder.iterdir()} <= {"ballast", LOCK_NAME}
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_step_that_must_not_wait_drops_checkpoints(tmp_path):
+    folder = tmp_path / "ckpt_dir"
+    folder.mkdir()
+    troubles, drop = Troubles(), Durability(back_pressure="drop")
+    assert drop.block_secs == 0.0
+    options = LandscapeOptions(policy=SavePolicy(EverySteps(1)))
+    checkpoints = LandscapeCheckpoints(str(tmp_path), options, drop, troubles)
+    assert checkpoints._writer._block_secs == 0.0
+    with file_lock(str(folder / LOCK_NAME), timeout=PATIENCE_SECS):
+        for number in range(1, 6):  # one is written, two wait
+            checkpoints.take(ClickNet(), number, 1)
+    checkpoints.close()
+    assert troubles.counts["record dropped"] >= 2
+    assert 1 <= len(list(folder.glob("*.ckpt"))) <= 3
 
 
 def test_a_lock_file_is_never_removed_so_two_are_never_inside(tmp_path):

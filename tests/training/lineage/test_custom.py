@@ -22,6 +22,7 @@ class Stage(str, enum.Enum):
 
 class Level(enum.IntEnum):
     HIGH = 2
+    HIGHEST = 2**40
 
 
 class Unprintable:
@@ -53,6 +54,7 @@ def recorded(value):
         (np.longdouble(0.5), "map_str", "0.5"),  # a double may lose digits
         (Stage.TRAIN, "map_str", "train"),
         (Level.HIGH, "map_int32", 2),
+        (Level.HIGHEST, "map_int64", 2**40),
         (1e300, "map_double", 1e300),
         (math.inf, "map_double", math.inf),
         (None, "map_str", "None"),
