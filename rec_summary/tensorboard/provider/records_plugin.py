@@ -114,7 +114,10 @@ def _response(request: Request, content: Any, kind: str, code: int = 200) -> Res
 
 def _shows(runs: ServedRuns) -> bool:
     """Whether a run seems to have a table; its checkpoint is not read."""
-    return newest_checkpoint(runs.run) is not None or bool(_shapes(runs)[1])
+    try:
+        return newest_checkpoint(runs.run) is not None or bool(_shapes(runs)[1])
+    except RecSummaryError:  # of a URL; the page says why
+        return True
 
 
 def _tables(runs: ServedRuns) -> contextlib.AbstractContextManager[Tables]:
