@@ -14,7 +14,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.errors import three_part
+from rec_summary.errors import SourceError, three_part
 from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.evaluate import Model, ModelError
 from rec_summary.landscape.options import HESSIAN
@@ -28,6 +28,7 @@ _STEP: Final = 5e-3
 _ROUNDING: Final = 1e-6  # of the norm of the parameters: float32 rounds a smaller step
 _TOLERANCE: Final = 1e-7
 _LEAST_RISE: Final = 0.1  # of the loss at the edge of the grid
+_FEWEST: Final = 3  # numbers: two eigenvectors are fewer than all
 
 
 @runtime_checkable
@@ -62,6 +63,7 @@ def hessian_plane(
 
     Raises:
         ModelError: The model has no gradient.
+        SourceError: Fewer numbers move.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -76,6 +78,9 @@ def hessian_plane(
     step = max(_STEP, _ROUNDING * float(np.linalg.norm(start)))
     moves = moving(trajectory, origin, names, touched_only=touched_only)
     free = np.flatnonzero(_flattened(moves, names))
+    if free.size < _FEWEST:
+        expected = f"at least {_FEWEST}: choose other parameters"
+        raise SourceError(three_part("how many numbers move along a Hessian", free.size, expected))
 
     def spread(vector: Floats) -> Floats:
         full = np.zeros(start.size)

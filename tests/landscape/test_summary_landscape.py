@@ -388,6 +388,12 @@ def test_a_model_without_a_hessian_is_named(tmp_path: Path, what: str) -> None:
         )
 
 
+def test_a_hessian_needs_three_numbers_that_move(tmp_path: Path) -> None:
+    options = replace(SEQUENTIAL, hessian=True, parameters="head.bias")
+    with pytest.raises(SourceError, match=r"Received: 2\. Expected: at least 3"):
+        compute(tmp_path / "run", options, train=False, result=False)
+
+
 def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> None:
     from rec_summary.landscape.checkpoints import Trajectory
     from rec_summary.landscape.plane import random_plane, touched_rows
