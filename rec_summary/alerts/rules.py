@@ -341,7 +341,7 @@ class _Parser:
             raise self._wrong(_CONDITIONS)
         at, amount = self._at, self._take(f"({_NUMBER})(?:{_END}|(?=%))")
         if amount is None or not 0 < float(amount[1]) < math.inf:
-            raise self._wrong("a positive amount, such as `5%` or `0.02`", at)
+            raise self._wrong("a finite positive amount, such as `5%` or `0.02`", at)
         relative = self._took("%")
         self._expect("within")
         return Change(tag, rises, float(amount[1]), relative, self._span())
@@ -376,7 +376,7 @@ class _Parser:
             raise self._wrong(expected, self._at if is_apart else at)
         amount, name = float(number[1]), unit[1].lower()
         if not 0 < amount < math.inf:
-            raise self._wrong("a positive amount", at)
+            raise self._wrong("a finite positive amount", at)
         if name in SECONDS:
             return Span(amount, name)
         if amount != int(amount) or amount >= _MOST_STEPS:

@@ -56,17 +56,22 @@ def test_a_kill_at_each_step_loses_nothing(records: Path, tmp_path: Path) -> Non
 
 def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) -> None:
     files = [file for file in list_files(str(records)) if file.name.kind.name == "SUMMARY"][:4]
+    for number, file in enumerate(files):
+        os.utime(file.path, (1.6e9 + number, 1.6e9 + number))
     name = compacted_name(files)
     with commit.replacing(files, name) as out:
         rewrite(Run("run", str(records), tuple(files)), out, 4000, 10**6)
         check(records, complete=True)
     check(records)
+    assert (records / name).stat().st_mtime == 1.6e9 + 3  # by which readers leave files out
     assert [os.path.exists(file.path) for file in files] == [False] * 4
     assert all(os.path.exists(hidden_path(file.path)) for file in files)
     before = rank_bytes(str(records), 0)
     commit.sweep(str(records), 0)
     assert rank_bytes(str(records), 0) == before  # readers may have a list from before
+    other_rank = write_payloads(Path(hidden_path(str(records / summary_name(5, rank=1)))), b"")
     commit.sweep(str(records), 0, 0.0)
+    assert other_rank.exists()
     assert rank_bytes(str(records), 0) < before
     assert not any(os.path.exists(hidden_path(file.path)) for file in files)
     check(records)
@@ -182,7 +187,10 @@ def test_links_are_neither_followed_nor_removed(
 
 
 def test_one_process_compacts_at_a_time(records: Path) -> None:
+    left = records / ".rec_summary-compacting-0.tmp"  # of one that was killed
+    left.touch()
     with commit.locked(str(records), 0):
+        assert not left.exists()
         assert keep_within(str(records), 0, BUDGET) == []
     check(records, complete=True)
 
@@ -190,7 +198,11 @@ def test_one_process_compacts_at_a_time(records: Path) -> None:
 def test_a_head_cannot_remove_files_that_are_not_its_own(tmp_path: Path) -> None:
     write_segment(tmp_path / "run", event(1, scalar("loss", 1.0)))
     (tmp_path / "outside").write_text("x")
-    names = ["../outside", "/etc/passwd", "notes.txt", summary_name(5), summary_name(10**9, 3)]
+    outside = write_payloads(tmp_path / summary_name(20), b"")
+    names = [
+        *("../outside", f"../{outside.name}", str(outside), "/etc/passwd", "notes.txt"),
+        *(summary_name(5), summary_name(10**9, 3)),
+    ]
     head = Event(
         wall_time=1.0, version="MindSpore.Event:1", compaction=Compaction(superseded=names)
     )
@@ -200,6 +212,7 @@ def test_a_head_cannot_remove_files_that_are_not_its_own(tmp_path: Path) -> None
     write_payloads(tmp_path / "run" / name, head.SerializeToString())
     commit.recover(str(tmp_path / "run"), 0)
     assert (tmp_path / "outside").exists()
+    assert outside.exists()
     assert (tmp_path / "run" / "notes.txt").exists()
     assert stranger.exists()
     assert len(list_files(str(tmp_path / "run"))) == 4

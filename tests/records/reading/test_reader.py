@@ -13,6 +13,7 @@ from rec_summary.records.reading.reader import (
     BadDataChecksum,
     BadLength,
     BadLengthChecksum,
+    LostRecord,
     RecordReader,
     TruncatedRecord,
 )
@@ -78,6 +79,32 @@ def test_truncation_names_file_offset_and_what_is_missing(tmp_path):
     assert caught.value.offset == len(frame(b"whole"))
     assert "22 of its 25 bytes" in str(caught.value)
     assert f"{path}, offset {len(frame(b'whole'))}" in str(caught.value)
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_a_file_may_end_inside_a_header(tmp_path, size):
+    path = write(tmp_path, frame(b"whole") + frame(b"cut short")[:size])
+    with RecordReader(path) as reader:
+        assert reader.read().payload == b"whole"
+        with pytest.raises(TruncatedRecord, match=f"{size} of its 12 bytes"):
+            reader.read()
+
+
+def test_a_record_above_the_limit_is_stepped_over_also_at_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("rec_summary.records.reading.reader.MOST_BYTES", 100)
+    path = write(tmp_path, frame(b"x" * 100) + frame(b"x" * 101))
+    with RecordReader(path) as reader:
+        assert reader.read().payload == b"x" * 100
+        with pytest.raises(LostRecord, match="101 bytes"):
+            reader.read()
+        assert reader.read() is None
+
+
+@pytest.mark.parametrize("payload", [b"", b"damaged"])
+def test_a_wrong_checksum_of_data_is_damage(tmp_path, payload):
+    path = write(tmp_path, frame(payload)[:-1] + b"?")
+    with RecordReader(path) as reader, pytest.raises(BadDataChecksum):
+        reader.read()
 
 
 def test_damaged_data_is_stepped_over(tmp_path):

@@ -72,6 +72,26 @@ def test_records_behind_the_window_of_the_search_are_found(tmp_path: Path) -> No
     assert copy == DATA
 
 
+@pytest.mark.parametrize("size", [1, 2, 11, 12, 15, 16, 17])
+def test_a_few_bytes_between_records_and_at_the_end_cost_only_themselves(
+    tmp_path: Path, size: int
+) -> None:
+    noise = b"\x01" * size
+    copy, report = repaired(tmp_path, FRAMES[0] + noise + FRAMES[1] + noise)
+    assert copy == FRAMES[0] + FRAMES[1]
+    behind = len(FRAMES[0])
+    assert report.files[0].lost == ((behind, size), (behind + size + len(FRAMES[1]), size))
+
+
+def test_a_record_that_begins_in_a_hole_of_the_file_is_found(tmp_path: Path) -> None:
+    record = frame(b"x" * 256)  # the first byte of its length is zero
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.seek(1 << 20)
+        file.write(record[1:])
+    assert find_record(str(path), 0) == (1 << 20) - 1
+
+
 def test_records_at_the_edge_of_a_window_of_the_search_are_found(tmp_path: Path) -> None:
     path = tmp_path / "file"
     for before in range(_SMALLEST_WINDOW - 20, _SMALLEST_WINDOW + 20):
@@ -86,9 +106,21 @@ def test_nothing_readable_leaves_an_empty_file(tmp_path: Path) -> None:
 
 
 def test_other_files_are_counted(tmp_path: Path) -> None:
-    write_segment(tmp_path / "records", event(1, scalar("loss", 1)))
-    (tmp_path / "records" / "notes.txt").write_text("x")
+    for name in ("a", "b"):
+        write_segment(tmp_path / "records" / name, event(1, scalar("loss", 1)))
+    (tmp_path / "records" / "a" / "notes.txt").write_text("x")
     assert repair(tmp_path / "records", tmp_path / "copy").other == 1
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path, _ = write_segment(tmp_path / "records", event(1, scalar("loss", 1)))
+    link = path.with_name(summary_name(5))
+    link.symlink_to(path)
+    report = repair(tmp_path / "records", tmp_path / "copy")
+    [(unreadable, why)] = report.unreadable
+    assert unreadable == str(link)
+    assert "a link, which is not followed" in why
+    assert not (tmp_path / "copy" / link.name).exists()
 
 
 @pytest.mark.parametrize("place", ["records/copy", ".", "full"])

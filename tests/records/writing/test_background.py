@@ -189,6 +189,43 @@ def test_the_queue_is_bounded_in_bytes_but_lets_one_giant_through(sink, troubles
     assert sink.flushed == ["giant", "first in line"]
 
 
+def test_what_was_written_takes_no_room_any_more(sink, troubles):
+    writer = BackgroundWriter(sink, troubles, capacity_bytes=1000, block_secs=0)
+    writer.write(Item("before", 990))
+    assert writer.flush()
+    sink.gate.clear()
+    writer.write(Item("being written", 10))
+    eventually(lambda: not writer._waiting)  # the thread holds it
+    writer.write(Item("first in line", 10))
+    writer.write(Item("as much as fits", 980))
+    writer.write(Item("too much", 1))
+    assert troubles.counts == {"record dropped": 1}
+    sink.gate.set()
+    writer.close()
+    assert sink.flushed == ["before", "being written", "first in line", "as much as fits"]
+
+
+def test_a_flush_that_fails_is_tried_again_without_being_asked(sink, troubles):
+    failures = [OSError(28, "No space left on device")]
+    flush = sink.flush
+    sink.flush = lambda: flush() if not failures else _raise(failures.pop())
+    writer = BackgroundWriter(sink, troubles, flush_secs=0.01)
+    writer.write(Item(1))
+    eventually(lambda: sink.flushed == [1])
+    assert troubles.counts == {"flush": 1}
+    writer.close()
+
+
+def _raise(error):
+    raise error
+
+
+def test_records_that_come_all_the_time_are_flushed(sink, troubles):
+    writer = BackgroundWriter(sink, troubles, flush_secs=0.5)
+    eventually(lambda: writer.write(Item(1)) or sink.flushed)
+    writer.close()
+
+
 def test_a_flush_that_waits_is_not_in_the_way_of_a_giant(sink, troubles):
     sink.gate.clear()
     writer = BackgroundWriter(sink, troubles, capacity_bytes=1000, block_secs=0)

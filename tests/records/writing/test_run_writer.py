@@ -13,6 +13,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
+from rec_summary.records.writing.retention import LEAST_BYTES, Retention
 from rec_summary.records.writing.run_writer import FILE_VERSION, Durability, Rotation, RunWriter
 from rec_summary.records.writing.segment import DeletedFile
 from tests.support.waiting import PATIENCE_SECS
@@ -139,9 +140,11 @@ def test_a_budget_of_bytes_is_kept(tmp_path):
     writer = RunWriter(tmp_path, rotation=rotation)
     for step in range(1, 201):
         writer.write(Sized(step))
+        writer.flush()
+        [run] = find_runs(tmp_path)
+        sizes = [os.path.getsize(file.path) for file in run.files_of(Kind.SUMMARY, 0)]
+        assert sum(sizes) <= 5000 + 300
     writer.close()
-    [run] = find_runs(tmp_path)
-    assert sum(os.path.getsize(file.path) for file in run.files_of(Kind.SUMMARY, 0)) <= 5000 + 300
     assert flat(steps(tmp_path))[-1] == 200
 
 
@@ -186,6 +189,9 @@ def test_deleted_files_are_begun_again(tmp_path):
     shutil.rmtree(tmp_path / "records")
     writer.write(Sized(2))
     writer.flush()
+    assert sorted(held_below(tmp_path)) == sorted(writer.paths)
+    now = sum(map(os.path.getsize, writer.paths))
+    assert writer.bytes_written > now  # with those that were deleted
     writer.write(Sized(3))
     writer.close()
     assert steps_in(tmp_path / "records") == [2, 3]
@@ -277,14 +283,38 @@ def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, full_disk):
     assert flat(steps(tmp_path)) == list(range(1, 32))
 
 
+def held_below(directory):
+    """Returns what this process holds open below a directory, deleted files included."""
+    paths = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    return [path for path in paths if path.startswith(str(directory))]
+
+
 def test_a_writer_that_cannot_begin_leaves_no_files_and_holds_none(tmp_path, full_disk):
     full_disk.append(True)
     for _ in range(2):
         with pytest.raises(OSError, match="No space left"):
             RunWriter(tmp_path / "records")
     assert list_files(str(tmp_path / "records")) == ()
-    held = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
-    assert not [path for path in held if path.startswith(str(tmp_path))]
+    assert held_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_asks_for_compaction(tmp_path, monkeypatch, number):
+    writer = RunWriter(tmp_path, rotation=Rotation(retention=Retention(LEAST_BYTES)))
+    writer.write(Sized(1))
+    asked = []
+
+    def full(fd, data):
+        raise OSError(number, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer._compactor, "begun", lambda *_: asked.append(True))
+        patch.setattr(os, "write", full)
+        with pytest.raises(OSError, match="full"):
+            writer.flush()
+    assert asked == [True]
+    writer.close()
+    assert flat(steps(tmp_path)) == [1]
 
 
 def test_a_deleted_file_is_noticed_before_it_is_full(tmp_path):
@@ -364,6 +394,8 @@ def test_a_clock_that_steps_back_does_not_reorder_files(tmp_path):
     (tmp_path / "events.out.events.summary.9999999999.0.host_MS").write_bytes(b"")
     begun(tmp_path)
     assert list_files(str(tmp_path))[-1].name.stamp == 10_000_000_000
+    begun(tmp_path, rank=1)  # behind its own files only
+    assert list_files(str(tmp_path))[0].name.rank == 1
 
 
 def test_eight_processes_at_once_never_share_a_file(tmp_path):
