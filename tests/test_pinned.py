@@ -37,7 +37,6 @@ from typing import Any
 
 import pytest
 
-from rec_summary import engines
 from tests.support import corpus
 from tests.support.observing import (
     event_file,
@@ -292,7 +291,7 @@ def test_the_tree(records: Path, command: str) -> None:
 def test_the_tree_exported_by_one_process_and_by_two(
     records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "_SMALL", 0)  # so that there are two
+    monkeypatch.setattr("rec_summary.engines.units._SMALL", 0)  # so that there are two
     alone = exported(records, OUT)
     content = _content(OUT)
     shutil.rmtree(OUT)

@@ -25,7 +25,7 @@ from rec_summary.compaction.rewriting import (
     rewrite_lineage,
     weight_of,
 )
-from rec_summary.engines import check_failures, need_shared, run_units
+from rec_summary.engines.units import check_failures, need_shared, run_units
 from rec_summary.errors import RecSummaryError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.format.names import Kind

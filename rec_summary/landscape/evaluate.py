@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.engines import Engine, need_shared, run_units
+from rec_summary.engines.engine import Engine
+from rec_summary.engines.units import need_shared, run_units
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.store import read_plane
 

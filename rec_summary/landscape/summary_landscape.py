@@ -18,7 +18,7 @@ import numpy as np
 
 from rec_summary import old_mindspore
 from rec_summary._pb.summary_pb2 import Event, LossLandscape, Summary
-from rec_summary.engines import Engine, parse_engine
+from rec_summary.engines.engine import Engine, parse_engine
 from rec_summary.errors import RecSummaryError
 from rec_summary.landscape.checkpoints import TOUCHED, Trajectory, choose
 from rec_summary.landscape.evaluate import (

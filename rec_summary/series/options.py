@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.engines import Engine, parse_engine
+from rec_summary.engines.engine import Engine, parse_engine
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run

@@ -19,7 +19,7 @@ from typing import IO, Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.engines import Engine
+from rec_summary.engines.engine import Engine
 from rec_summary.errors import (
     DestinationError,
     SourceError,

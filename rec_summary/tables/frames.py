@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.engines import HERE, Engine
+from rec_summary.engines.engine import HERE, Engine
 from rec_summary.errors import required, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import path_or_url

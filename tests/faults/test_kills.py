@@ -168,7 +168,7 @@ def test_a_killed_follower_is_taken_over_by_the_next(tmp_path: Path, ledger: Led
 # An export whose workers never end.
 ENDLESS = """
 import signal, sys
-from rec_summary import engines
+from rec_summary.engines import units
 from rec_summary.cli import main
 from rec_summary.tensorboard.event_files import export
 
@@ -177,7 +177,7 @@ def pause(*_):
     signal.pause()
 
 export._export_one = pause
-engines._SMALL = 0  # so that there are workers
+units._SMALL = 0  # so that there are workers
 if __name__ == "__main__":
     main(["export", *sys.argv[1:], "--jobs", "2"])
 """

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rec_summary.engines import Engine
+from rec_summary.engines.engine import Engine
 from rec_summary.landscape.evaluate import (
     EvaluationTask,
     _claim_device,

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rec_summary.engines import Engine
+from rec_summary.engines.engine import Engine
 from rec_summary.landscape.evaluate import EvaluationTask, evaluate
 from tests.support.quadratic import plane_store
 

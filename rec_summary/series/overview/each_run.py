@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from rec_summary.engines import Engine, check_failures, is_here, need_shared, run_units
+from rec_summary.engines.engine import Engine
+from rec_summary.engines.units import check_failures, is_here, need_shared, run_units
 from rec_summary.errors import RecSummaryError
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.engines import HERE, Engine
+from rec_summary.engines.engine import HERE, Engine
 from rec_summary.metrics.tags import JUDGED, OF_TASK, PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import writer_is_alive

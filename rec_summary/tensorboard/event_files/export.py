@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
-from rec_summary.engines import Engine, check_failures, is_here, need_shared, run_units
+from rec_summary.engines.engine import Engine
+from rec_summary.engines.units import check_failures, is_here, need_shared, run_units
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.discovery.run_poller import RunPoller

@@ -1,91 +1,27 @@
-"""Units on processes of this machine: retried, in order, reported; workers and parents killed."""
+"""Units on processes of this machine: retried, in order, reported; workers are killed."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import os
 import signal
-import socket
-import subprocess
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from rec_summary import engines, export_tensorboard
-from rec_summary.engines import (
-    Engine,
-    EngineError,
-    PartialError,
-    WorkerError,
-    check_failures,
-    end_with_parent,
-    is_here,
-    parse_engine,
-    run_units,
-)
+from rec_summary import export_tensorboard
+from rec_summary.engines.engine import Engine, EngineError, WorkerError
+from rec_summary.engines.loky import LokyPool
+from rec_summary.engines.units import PartialError, check_failures, is_here, run_units
 from rec_summary.tensorboard.event_files import export
 from tests.support import units
 from tests.support.landscape_workers import landscape
 from tests.support.record_dirs import event, scalar, write_segment
 from tests.support.waiting import eventually
 
-_EVALUATING = """
-import sys
-from tests.support.landscape_workers import landscape
-from pathlib import Path
-if __name__ == "__main__":
-    landscape(Path(sys.argv[1]), "wait")
-"""
 _TWO = Engine(jobs=2)
-
-
-@pytest.mark.parametrize(
-    ("text", "engine"),
-    [
-        ("loky", Engine("loky")),
-        ("sequential", Engine("sequential")),
-        ("dask", Engine("dask")),
-        ("dask://host:8786", Engine("dask", "host:8786")),
-        ("dask://[::1]:8786", Engine("dask", "[::1]:8786")),
-        ("ray", Engine("ray")),
-        ("ray://host:10001", Engine("ray", "host:10001")),
-        ("spark", Engine("spark")),
-        ("spark://host:7077", Engine("spark", "host:7077")),
-    ],
-)
-def test_the_names_of_engines(text: str, engine: Engine) -> None:
-    assert parse_engine(text) == engine
-    assert str(engine) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "slurm",
-        "loky://host:1",
-        "dask://",
-        "dask://host",
-        "dask://:1",
-        "ray://a:b",
-        "dask://a:1/",
-    ],
-)
-def test_names_of_no_engine(text: str) -> None:
-    with pytest.raises(ValueError, match=r"the engine is invalid.*dask://HOST:PORT, ray or spark"):
-        parse_engine(text)
-
-
-@pytest.mark.parametrize("jobs", [0, -2, True, 1.5])
-def test_numbers_of_jobs_that_are_none(jobs: Any) -> None:
-    with pytest.raises(ValueError, match="jobs is invalid"):
-        parse_engine("loky", jobs)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -111,16 +47,6 @@ def test_little_work_starts_no_process() -> None:
     assert here == {os.getpid()}
     there = {each.result for each in run_units(_TWO, units.process, range(9))}
     assert os.getpid() not in there
-
-
-def test_workers_search_for_cycles_as_rarely_as_the_sender() -> None:
-    threshold = gc.get_threshold()
-    gc.set_threshold(4321)
-    try:
-        outcomes = list(run_units(_TWO, units.threshold, range(2)))
-    finally:
-        gc.set_threshold(*threshold)
-    assert [outcome.result for outcome in outcomes] == [4321] * 2
 
 
 def test_units_that_are_sent_together_are_prepared_together() -> None:
@@ -167,13 +93,13 @@ def test_blocks_of_units_that_all_fail_are_reported_in_order() -> None:
 
 def test_a_worker_is_killed_while_an_outcome_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     pools: list[Any] = []
-    renew = engines._Loky.renew
+    renew = LokyPool.renew
 
     def renewed(pool: Any) -> None:
         renew(pool)
         pools.append(pool._pool)
 
-    monkeypatch.setattr(engines._Loky, "renew", renewed)
+    monkeypatch.setattr(LokyPool, "renew", renewed)
     outcomes = run_units(_TWO, units.process, range(12))
     found = [next(outcomes)]
     psutil.Process(found[0].result).kill()
@@ -190,39 +116,6 @@ def test_the_error_of_several_units() -> None:
         check_failures({"a": KeyError("a")}, 9, "read")
     with pytest.raises(PartialError, match=r"2 of 9 runs could not be read\. a: one; b: two"):
         check_failures({"a": OSError("one"), "b": OSError("two")}, 9, "read")
-
-
-@pytest.mark.parametrize(
-    ("engine", "reason"),
-    [
-        ("spark", "No module named|Java|JAVA"),
-        ("dask://localhost:1", "refused"),
-        ("ray://localhost:1", "refused"),
-    ],
-)
-def test_an_engine_that_is_not_there(engine: str, reason: str, monkeypatch: Any) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
-    message = rf"the engine is invalid\. Received: {engine}: .*({reason}).*Expected: "
-    with pytest.raises(EngineError, match=message):
-        list(run_units(parse_engine(engine), units.square, [1]))
-
-
-def test_an_address_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed")
-    monkeypatch.setenv("REC_SUMMARY_ENGINE_SECS", "0.5")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(EngineError, match=r"dask://127.*Expected: a scheduler with workers"):
-            list(run_units(Engine("dask", address), units.square, [1]))
-
-
-@pytest.mark.parametrize("text", ["abc", "0", "-1", "nan", "inf"])
-def test_a_limit_that_is_no_number_of_seconds(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed")
-    monkeypatch.setenv("REC_SUMMARY_ENGINE_SECS", text)
-    message = f"^REC_SUMMARY_ENGINE_SECS is invalid.*{text}.*a number of seconds above 0"
-    with pytest.raises(EngineError, match=message):
-        list(run_units(Engine("dask", "localhost:1"), units.square, [1]))
 
 
 def test_a_pool_that_takes_nothing_is_reported_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +135,7 @@ def _die(*_: Any) -> Any:
 def test_killed_workers_of_an_export_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "_SMALL", 0)
+    monkeypatch.setattr("rec_summary.engines.units._SMALL", 0)
     for name in ("a", "b"):
         write_segment(tmp_path / "records" / name, event(1, scalar("loss", 1)))
     with monkeypatch.context() as patch:
@@ -257,26 +150,3 @@ def test_killed_workers_of_an_export_are_reported(
 def test_a_killed_worker_of_a_landscape_is_reported(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match=r"killed.*points that are finished are kept"):
         landscape(tmp_path, "die")
-
-
-def _is_running(process: psutil.Process) -> bool:
-    """Whether a process goes on; one that has ended stays a zombie until its new parent asks."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    return False
-
-
-def test_the_workers_of_a_killed_landscape_end_with_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _EVALUATING, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "evaluating\n"
-        workers = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-        assert len(workers) >= 2
-        eventually(lambda: [each for each in workers if _is_running(each)], lambda left: not left)
-
-
-def test_a_process_without_a_parent_goes_on() -> None:
-    end_with_parent()
-    assert "rec_summary-parent" not in {thread.name for thread in threading.enumerate()}

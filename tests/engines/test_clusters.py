@@ -27,9 +27,11 @@ import pytest
 import rec_summary.dask
 import rec_summary.ray
 import rec_summary.spark
-from rec_summary import engines, export_tensorboard, load
+from rec_summary import export_tensorboard, load
 from rec_summary.compaction.directory import compact
-from rec_summary.engines import SourceError, WorkerError, parse_engine, run_units
+from rec_summary.engines.engine import WorkerError, parse_engine
+from rec_summary.engines.units import need_shared, run_units
+from rec_summary.errors import SourceError
 from tests.support import command, units
 from tests.support.observing import run
 from tests.support.quadratic import Maker, Options, compute
@@ -176,7 +178,7 @@ def test_units_of_a_cluster_fail_and_are_retried(tmp_path: Path, cluster: str) -
 
 
 def test_what_workers_do_not_have_is_said(tmp_path: Path, cluster: str) -> None:
-    work = functools.partial(engines.need_shared, what="the run a")
+    work = functools.partial(need_shared, what="the run a")
     [outcome] = run_units(parse_engine(cluster), work, [str(tmp_path / "none")], tries=1)
     assert isinstance(outcome.error, SourceError)
     assert "a path on a file system that all workers share, or a URL" in str(outcome.error)
@@ -187,7 +189,7 @@ def test_a_module_that_workers_do_not_have_is_said(
 ) -> None:
     (tmp_path / "of_this_process.py").write_text("def work(unit):\n    return unit\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(engines, "_REFUSALS", 1)
+    monkeypatch.setattr("rec_summary.engines.units._REFUSALS", 1)
     of_this_process: Any = importlib.import_module("of_this_process")
     with pytest.raises(
         WorkerError, match=r"No module named 'of_this_process'.*the same modules as here"
@@ -243,8 +245,9 @@ def test_readers_read_what_load_reads(tmp_path: Path, cluster: str) -> None:
 def test_workers_with_another_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
 ) -> None:
-    monkeypatch.setattr(engines, "_version", lambda: "0.0.7")
-    monkeypatch.setattr(engines, "_REFUSALS", 1)
+    for module in ("worker", "units", "dask"):
+        monkeypatch.setattr(f"rec_summary.engines.{module}.version", lambda: "0.0.7")
+    monkeypatch.setattr("rec_summary.engines.units._REFUSALS", 1)
     with pytest.raises(WorkerError, match=r"rec_summary \d+\.\d.*Expected: rec_summary 0\.0\.7"):
         list(run_units(parse_engine(cluster), units.square, range(4)))
 
