@@ -46,13 +46,18 @@ def reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def utc(seconds: float) -> str:
-    """Returns seconds since the epoch as date and time, or as a number beyond the calendar."""
+def utc(seconds: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
+    """Returns seconds since the epoch as date and time; beyond the calendar, as seconds.
+
+    Args:
+        seconds: Of any size, also infinite.
+        form: As in `datetime.strftime`.
+    """
     try:
         moment = datetime.fromtimestamp(seconds, timezone.utc)
     except (OverflowError, ValueError, OSError):
-        return str(seconds)
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"{seconds:.6g} seconds since 1970"
+    return moment.strftime(form)
 
 
 def check_unicode(value: Any) -> None:

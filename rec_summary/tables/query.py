@@ -15,7 +15,10 @@ from rec_summary.errors import three_part
 from rec_summary.series.options import ArgumentError, compiled, tags_named
 from rec_summary.series.overview.rows import BEST, BEST_STEP
 
-_PARTS: Final = re.compile(r"\s*(?P<name>.+?)\s*(?P<operator>!=|<=|>=|=|<|>|~)\s*(?P<value>.*?)\s*")
+_PARTS: Final = re.compile(
+    r"\s*(?P<name>.+?)\s*(?P<operator>(?:!=|[=<>~])[!=<>~]*)\s*(?P<value>.*?)\s*"
+)
+_OPERATORS: Final = ("=", "!=", "<", "<=", ">", ">=", "~")
 _NUMERIC: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -82,6 +85,9 @@ def parse_filter(text: str) -> Filter:
     match = _PARTS.fullmatch(text)
     if match is None:
         raise ArgumentError(three_part("a filter", text, _EXPECTED))
+    if match["operator"] not in _OPERATORS:
+        expected = f"one of {' '.join(_OPERATORS)}, with a space behind it if the value begins so"
+        raise ArgumentError(three_part(f"the operator of {text!r}", match["operator"], expected))
     return Filter(match["name"], match["operator"], match["value"])
 
 
@@ -138,12 +144,13 @@ def sort_rows(
 ) -> list[Mapping[str, Any]]:
     """Returns rows sorted by a column.
 
-    Numbers come before text; rows without a value, or with NaN, are last in either order.
+    Numbers come before text, in descending order behind it. Rows without a value, or with NaN, are
+    last in either order.
     """
 
     def missing(row: Mapping[str, Any]) -> bool:
-        value = row.get(name)
-        return value is None or (isinstance(value, float) and math.isnan(value))
+        number = _number(row.get(name))  # a text may say `nan`, which has no place in an order
+        return row.get(name) is None or (number is not None and math.isnan(number))
 
     def key(row: Mapping[str, Any]) -> tuple[bool, float, str]:
         value = row[name]

@@ -50,6 +50,17 @@ def test_what_states_no_condition(text: str) -> None:
         parse_filter(text)
 
 
+@pytest.mark.parametrize("text", ["lr => 3", "lr == 0.1", "lr=<3", "optimizer=~Adam", "lr<>3"])
+def test_an_operator_of_another_language_is_an_error(text: str) -> None:
+    with pytest.raises(ArgumentError, match=r"the operator of .*Expected: one of = != < <= > >= ~"):
+        parse_filter(text)
+
+
+def test_a_value_may_begin_like_an_operator_behind_a_space() -> None:
+    assert parse_filter("loss_fn= <lambda>") == Filter("loss_fn", "=", "<lambda>")
+    assert parse_filter("note ~ !$") == Filter("note", "~", "!$")
+
+
 def test_names_may_hold_spaces_and_dots() -> None:
     assert parse_filter("custom.my name = x y") == Filter("custom.my name", "=", "x y")
 
@@ -68,6 +79,12 @@ def test_order(column: str, runs: str) -> None:
         assert sorted(found) == list("abcd")
     else:
         assert found == runs
+
+
+def test_a_text_that_says_nan_is_behind_the_numbers() -> None:
+    rows = [{"x": value} for value in (3.0, "nan", 1.0, 2.0)]
+    assert [row["x"] for row in ordered(rows, "x")] == [1.0, 2.0, 3.0, "nan"]
+    assert [row["x"] for row in ordered(rows, "-x")] == [3.0, 2.0, 1.0, "nan"]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(), st.text(max_size=3), st.booleans())))

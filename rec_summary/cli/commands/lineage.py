@@ -202,7 +202,7 @@ def _cell(name: str, value: Any) -> str:
     from rec_summary.series.text import utc
 
     if name in TIMES and value is not None:
-        return utc(value).removesuffix(" UTC")[:-3]
+        return utc(value, "%Y-%m-%d %H:%M")
     return one_line(number_of(value))
 
 

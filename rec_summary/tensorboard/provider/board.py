@@ -15,7 +15,7 @@ from typing import Any, Final
 from tensorboard import default, program
 from tensorboard.plugins import base_plugin
 
-from rec_summary.errors import RecSummaryError
+from rec_summary.errors import RecSummaryError, os_errors_as, three_part
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider, add_event_files
 from rec_summary.tensorboard.provider.plugin import RecordsLoader
 from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
@@ -87,9 +87,14 @@ class Board:
         try:
             with contextlib.redirect_stderr(said):
                 board.configure(self._arguments)
-                self._server = board.make_server()
+                address, expected = board.flags.host, "a name or an address of this machine"
+                with os_errors_as(BoardError, "the address to listen at", address, expected):
+                    self._server = board.make_server()
             if self._has_logdir:
                 add_event_files(self._provider, board.flags)
+        except program.TensorBoardPortInUseError as error:
+            expected = "a port that no other program uses; without --port, a free one is taken"
+            raise BoardError(three_part("--port", board.flags.port, expected)) from error
         except (SystemExit, program.TensorBoardServerException, ValueError) as error:
             text = said.getvalue().strip() or str(error)
             raise BoardError(f"TensorBoard does not start. It says:\n{text}") from error

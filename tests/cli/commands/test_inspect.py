@@ -63,6 +63,16 @@ def test_inspect_says_when_a_run_gives_no_sign_of_life(tmp_path: Path) -> None:
     assert found["silent_since"] == START
 
 
+def test_times_beyond_the_calendar_are_seconds(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_segment(
+            tmp_path / name, event(1, scalar("loss", 1)), event(2, scalar("loss", 1), at=1e12)
+        )
+    told = run("inspect", tmp_path, "--runs", "a").stdout
+    assert "time       2023-11-14 22:13:20 UTC to 1e+12 seconds since 1970" in told
+    assert "1e+12 seconds since 1970" in run("lineage", tmp_path, "--wide").stdout
+
+
 def test_inspect_as_json(three_runs: Path) -> None:
     found = json.loads(run("inspect", three_runs, "--json").stdout)["runs"]
     assert [each["run"] for each in found] == ["run_0", "run_1", "run_2"]
