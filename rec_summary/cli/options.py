@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
+
+class Seconds(click.FloatRange):
+    """A number of seconds that a thread can wait: neither NaN nor infinite."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Returns the number; a click error if it is out of range."""
+        seconds = float(super().convert(value, param, ctx))
+        if not seconds <= threading.TIMEOUT_MAX:  # NaN is not, either
+            self.fail(f"{value} is not a finite number of seconds.", param, ctx)
+        return seconds
+
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 COUNT: Final = click.IntRange(1)
 PATH: Final = click.Path()
 PORT: Final = click.IntRange(0, 65535)
-SECONDS: Final = click.FloatRange(0, min_open=True)
+SECONDS: Final = Seconds(0, min_open=True)
 
 
 def option(
@@ -48,7 +63,7 @@ WHEN: Final = "a step (5000), an age (2h), or a local date and time (2026-11-01T
 since: Final = option("--since WHEN", f"Only what is from {WHEN} on.")
 until: Final = option("--until WHEN", "Only what is up to then, in the same forms.")
 interval: Final = option(
-    "--interval SECS", "The time between two polls.", click.FloatRange(0.05), default=1.0
+    "--interval SECS", "The time between two polls.", Seconds(0.05), default=1.0
 )
 group_by: Final = option(
     "--group-by NAME",

@@ -39,7 +39,7 @@ from rec_summary.series.exports.following import INTERVAL_SECS, Follower, places
 from rec_summary.series.exports.reading import FileReader, FilesRead, continues, is_replaced
 from rec_summary.series.limits import Count, Rank
 from rec_summary.series.new_records import NewRecords
-from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
+from rec_summary.series.options import EVERYTHING, ArgumentError, ExportOptions, Selection
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.step_buffer import STEADY, BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, valid
@@ -104,6 +104,8 @@ def follow_dataset(
         ImportError: pyarrow is not installed.
     """
     options = options or ExportOptions()
+    if not 0 <= every < math.inf:
+        raise ArgumentError(three_part("every", every, "a finite number of seconds"))
     source, directory = places_followed(source, directory, Dataset.what, options)
     require_pyarrow()
     report = Report()

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 from rec_summary.cli import EXIT_CODES, cli
 from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from tests.support.command import PROGRAM, run
+from tests.support.command import PROGRAM, flat, run
 from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
 from tests.support.waiting import PATIENCE_SECS
 
@@ -191,3 +192,17 @@ def test_an_interrupted_picture_or_table_is_none(tmp_path: Path) -> None:
             with Image.open(tmp_path / "x.png") as picture:
                 picture.load()
             (tmp_path / "x.png").unlink()
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e300"])
+def test_seconds_that_nobody_can_wait_are_a_mistake(text: str, tmp_path: Path) -> None:
+    """With `--every inf`, values would never be written."""
+    dataset = ("--format", "parquet", "--follow", "--every", text)
+    for words in (
+        ("export", tmp_path, tmp_path / "dataset", *dataset),
+        ("watch", tmp_path, "--interval", text),
+        ("control", tmp_path, "--stop", "--wait", text),
+    ):
+        done = CliRunner().invoke(cli, [str(word) for word in words])
+        assert done.exit_code == 2
+        assert f"{text} is not a finite number of seconds." in flat(done.output)

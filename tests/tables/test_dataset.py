@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import functools
 import json
+import math
 import os
 import shutil
 import signal
@@ -480,6 +481,9 @@ def test_mistakes_are_reported(records: Path, out: Path) -> None:
     stop = threading.Event()
     with pytest.raises(ArgumentError, match="max_points"):
         follow_dataset(records, out, stop=stop, options=ExportOptions(max_points=10))
+    for every in (-1.0, math.nan, math.inf):  # with the last two, nothing would be written
+        with pytest.raises(ArgumentError, match="every is invalid"):
+            follow_dataset(records, out, stop=stop, every=every)
     with pytest.raises(ArgumentError, match="the directory of the dataset"):
         follow_dataset(records, records / "out", stop=stop)
     with pytest.raises(DestinationError, match="a local directory"):

@@ -63,7 +63,7 @@ def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -
 
 
 def _wait(text: str) -> options.Decorator:
-    return options.option("--wait SECS", text, click.FloatRange(0), default=30.0)
+    return options.option("--wait SECS", text, options.Seconds(0), default=30.0)
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES)
