@@ -46,7 +46,7 @@ from rec_summary.series.overview.rows import column_names, rows_of
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import Value, evaluations, finished
-from rec_summary.tables.frames import histogram_row, place_row, unreadable_reported
+from rec_summary.tables.frames import histogram_rows, place_row, unreadable_reported
 from rec_summary.values.landscape import from_landscape
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
@@ -89,6 +89,7 @@ _OTHER_KINDS: Final = (HISTOGRAM, _LANDSCAPE, "image", "tensor")
 _SCALARS_AT_ONCE: Final = 16_384
 _ROWS_AT_ONCE: Final = 1024
 _MOST_TEXTS: Final = 1 << 16  # of edges of buckets, kept by a file
+_MOST_EXACT: Final = 1 << 53  # larger integers are rounded in a float64
 _QUOTE: Final = '"'
 _SPECIAL: Final = re.compile(r'[,"\r\n]')
 _ROW_GROUP_BYTES: Final = 1 << 24  # of a Parquet file
@@ -218,9 +219,17 @@ def _rows_of_tables(
     for writer, batch in finished(run, (SCALAR, *_OTHER_KINDS), selection, report):
         name, rank = writer.name(valid(run.name)), writer.rank
         yield "scalars", (name, rank, batch.scalars())
-        for record in batch.select(EVERYTHING, _OTHER_KINDS).records():
-            for recorded in record.values:
-                yield from _value_rows(Value(name, rank, record.step, recorded), report)
+        values = [
+            Value(name, rank, record.step, recorded)
+            for record in batch.select(EVERYTHING, _OTHER_KINDS).records()
+            for recorded in record.values
+        ]
+        histograms = [value for value in values if value.recorded.kind == HISTOGRAM]
+        for first in range(0, len(histograms), _ROWS_AT_ONCE):
+            yield "histograms", _histogram_rows(histograms[first : first + _ROWS_AT_ONCE])
+        for value in values:
+            if value.recorded.kind != HISTOGRAM:
+                yield from _other_rows(value, report)
     results = [evaluation._asdict() for evaluation in evaluations(run, report)]
     if results:
         yield "evaluations", results
@@ -229,29 +238,28 @@ def _rows_of_tables(
         yield _LINEAGE, list(rows_of(run, Report()))
 
 
-def _value_rows(value: Value, report: Report) -> Iterator[tuple[str, list[Row]]]:
-    kind = value.recorded.kind
+def _histogram_rows(values: Sequence[Value]) -> list[Row]:
+    rows = histogram_rows([value.recorded.value.histogram for value in values])
+    return [place_row(value) | row for value, row in zip(values, rows, strict=True)]
+
+
+def _other_rows(value: Value, report: Report) -> Iterator[tuple[str, list[Row]]]:
     with unreadable_reported(value.recorded, report):
-        if kind == HISTOGRAM:
-            yield "histograms", [_histogram_row(value)]
-        elif kind == _LANDSCAPE:
+        if value.recorded.kind == _LANDSCAPE:
             yield "landscapes", list(_landscape_rows(value))
         else:
-            report.unknown[kind] += 1
+            report.unknown[value.recorded.kind] += 1
 
 
-def _type_of(values: Iterable[Any]) -> str:
-    """Returns the type of a column that has these values; `string` if they have several."""
+def _type_of(values: Sequence[Any]) -> str:
+    """Returns the type of a column that has these values; `string` if none holds all of them."""
     types = {type(value) for value in values}
     if types == {bool}:
         return "bool_"
     if types == {int}:
         return "int64"
-    return "float64" if types <= {int, float} else "string"
-
-
-def _histogram_row(value: Value) -> Row:
-    return place_row(value) | histogram_row(value.recorded.value.histogram)
+    is_exact = all(abs(value) <= _MOST_EXACT for value in values if type(value) is int)
+    return "float64" if types <= {int, float} and is_exact else "string"
 
 
 def _landscape_rows(value: Value) -> Iterator[Row]:
@@ -444,7 +452,6 @@ class _ParquetFile:
 
     def __init__(self, file: IO[bytes], schema: Schema) -> None:
         _, parquet = require_pyarrow()
-        self._texts = {name for name, kind in schema.items() if kind == "string"}
         self._schema = arrow_schema(schema)
         self._writer = parquet.ParquetWriter(file, self._schema)
         self._rows: list[Row] = []
@@ -471,12 +478,19 @@ class _ParquetFile:
 
     def _convert(self) -> None:
         arrow, _ = require_pyarrow()
-        rows = [
-            {name: str(x) if name in self._texts else x for name, x in row.items() if x is not None}
-            for row in self._rows
-        ]
-        self._append(arrow.Table.from_pylist(rows, self._schema))
+        columns = [self._column(field.name, field.type) for field in self._schema]
+        self._append(arrow.Table.from_arrays(columns, schema=self._schema))
         self._rows = []
+
+    def _column(self, name: str, kind: Any) -> Any:
+        arrow, _ = require_pyarrow()
+        cells = [row.get(name) for row in self._rows]
+        if arrow.types.is_string(kind):
+            cells = [None if cell is None else str(cell) for cell in cells]
+        if not cells or not arrow.types.is_list(kind):
+            return arrow.array(cells, kind)
+        offsets = np.cumsum([0, *map(len, cells)], dtype=np.int32)
+        return arrow.ListArray.from_arrays(offsets, np.concatenate(cells), kind)
 
     def _append(self, table: Any) -> None:
         self._group.append(table)
@@ -497,8 +511,6 @@ _JSON_NUMBERS: Final = {
     "nan": '"NaN"',
     "inf": '"Infinity"',
     "-inf": '"-Infinity"',
-    "1e-04": "0.0001",
-    "-1e-04": "-0.0001",
 }
 
 

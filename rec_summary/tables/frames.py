@@ -39,7 +39,7 @@ from rec_summary.series.values import (
 )
 from rec_summary.tables.groups import Groups
 from rec_summary.tables.notebook import RunView, overview_html
-from rec_summary.values.histogram import population
+from rec_summary.values.histogram import decode_buckets, population
 from rec_summary.values.landscape import Landscape, from_landscape
 from rec_summary.values.tensor import from_tensor
 
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 65_536
 _STATISTICS: Final = ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count")
-_HISTOGRAM: Final = (*_STATISTICS, "population", "left", "right", "counts")
+_BUCKETS: Final = ("left", "right", "counts")
+_HISTOGRAM: Final = (*_STATISTICS, "population", *_BUCKETS)
+_FEW: Final = 8  # of fewer histograms with equally many buckets, one by one costs less
 
 
 @dataclass(frozen=True)
@@ -410,16 +412,40 @@ def place_row(value: Value) -> dict[str, Any]:
     }
 
 
-def histogram_row(histogram: Any) -> dict[str, Any]:
-    """Returns the columns of a recorded histogram; those of the buckets are arrays."""
-    buckets = histogram.buckets
-    left = np.array([bucket.left for bucket in buckets], np.float64)
+def histogram_rows(histograms: Sequence[Any]) -> list[dict[str, Any]]:
+    """Returns what `histogram_row` returns for each of many histograms, in less time."""
+    arrays: list[Sequence[Any]] = [()] * len(histograms)
+    alike: dict[int, list[int]] = {}  # by the number of buckets
+    for index, histogram in enumerate(histograms):
+        alike.setdefault(len(histogram.buckets), []).append(index)
+    for size, indices in alike.items():
+        if not size or len(indices) < _FEW:
+            continue
+        left, width, counts, sound = decode_buckets([histograms[i] for i in indices], size)
+        with np.errstate(all="ignore"):  # what is not sound may be anything
+            columns = [np.ascontiguousarray(column.T) for column in (left, left + width, counts)]
+        for place in sound.nonzero()[0].tolist():
+            arrays[indices[place]] = [column[place] for column in columns]
+    return list(map(histogram_row, histograms, arrays))
+
+
+def histogram_row(histogram: Any, buckets: Sequence[Any] = ()) -> dict[str, Any]:
+    """Returns the columns of a recorded histogram; those of the buckets are arrays.
+
+    Args:
+        histogram: The histogram.
+        buckets: Its left edges, right edges and counts, if they have been read.
+    """
     row = {name: getattr(histogram, name) for name in _STATISTICS}
     row["population"] = population(histogram)
-    row["left"] = left
-    row["right"] = left + np.array([bucket.width for bucket in buckets], np.float64)
-    row["counts"] = np.array([bucket.count for bucket in buckets], np.int64)
-    return row
+    return row | dict(zip(_BUCKETS, buckets or _bucket_arrays(histogram), strict=True))
+
+
+def _bucket_arrays(histogram: Any) -> Sequence[Any]:
+    buckets = histogram.buckets
+    left = np.array([bucket.left for bucket in buckets], np.float64)
+    right = left + np.array([bucket.width for bucket in buckets], np.float64)
+    return left, right, np.array([bucket.count for bucket in buckets], np.int64)
 
 
 def _scalar_frame(parts: Sequence[RankScalars]) -> pd.DataFrame:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,53 @@ def population(histogram: Summary.Histogram) -> int:
     """Returns the number of values; a histogram of a sample counts fewer."""
     stated = histogram.population if histogram.HasField("population") else histogram.count
     return int(stated)
+
+
+class Buckets(NamedTuple):
+    """The buckets of histograms that have equally many of them.
+
+    Attributes:
+        left: The left edges, shape (buckets, histograms), as the next two.
+        width: The widths.
+        counts: How many values are in each.
+        sound: For which histograms all of this was read, shape (histograms,).
+    """
+
+    left: npt.NDArray[np.float64]
+    width: npt.NDArray[np.float64]
+    counts: npt.NDArray[np.int64]
+    sound: npt.NDArray[np.bool_]
+
+
+def decode_buckets(histograms: Sequence[Summary.Histogram], size: int) -> Buckets:
+    """Returns the buckets of histograms with `size` buckets each, at least one.
+
+    They are read from the serialised messages, which begin with the buckets: that takes a fraction
+    of the time that as many attributes take. What neither MindSpore nor our collectors write, such
+    as a negative count, is not read.
+    """
+    contents = [histogram.SerializeToString() for histogram in histograms]
+    data = np.frombuffer(b"".join([*contents, bytes(_COUNT_AT + _SIZES[1])]), np.uint8)
+    at = np.cumsum([0, *map(len, contents[:-1])])
+    places = np.empty((size, len(histograms)), np.int64)
+    for row in places:
+        row[:] = at
+        at = np.minimum(at + 2 + data[at + 1], len(data) - _COUNT_AT - _SIZES[1])
+    lengths = data[places + 1].astype(np.int64)
+    sound = (lengths >= _SIZES[0]) & (lengths <= _SIZES[1])
+    for place, key in _KEYS_AT:
+        sound &= data[places + place] == key
+    counts = np.zeros(places.shape, np.int64)
+    longest = int(lengths[sound].max(initial=_SIZES[0]))
+    for place in range(longest - _SIZES[0] + 1):
+        byte = data[places + _COUNT_AT + place].astype(np.int64)
+        inside = lengths >= _SIZES[0] + place
+        counts += np.where(inside, (byte & 0x7F) << (7 * place), 0)
+        # The count is one number, up to the end.
+        sound &= ~inside | ((byte >= 0x80) == (lengths > _SIZES[0] + place))
+    doubles = np.ndarray((len(data) - 7,), "<f8", data, 0, (1,))  # those at every byte
+    left, width = doubles[places + _LEFT_AT], doubles[places + _WIDTH_AT]
+    return Buckets(left, width, counts, sound.all(axis=0))
 
 
 def encode_histogram(values: npt.ArrayLike) -> bytes:
@@ -191,6 +239,10 @@ _KEYS: Final = (
     wire.number_of(_HISTOGRAM.bucket, "width") << 3 | wire.FIXED64,
     wire.number_of(_HISTOGRAM.bucket, "count") << 3 | wire.VARINT,
 )
+# In a serialised bucket: where its fields and their keys are, behind its own key and length.
+_KEYS_AT: Final = ((2, _KEYS[1]), (11, _KEYS[2]), (20, _KEYS[3]))
+_LEFT_AT, _WIDTH_AT, _COUNT_AT = 3, 12, 21
+_SIZES: Final = (20, 24)  # of its content, with a count of one byte up to five
 _EPS32: Final = float(np.finfo(np.float32).eps)
 _EPS64: Final = float(np.finfo(np.float64).eps)
 _NUMBERS: Final = np.arange(MAX_BINS + 1, dtype=np.float64)

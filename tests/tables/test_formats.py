@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rec_summary import load
 from rec_summary._pb import lineage_pb2
 from rec_summary.errors import DestinationError, SourceError
 from rec_summary.series.options import ArgumentError
@@ -283,3 +285,50 @@ def test_the_edges_of_histograms_are_exact(tmp_path: Path, form: str) -> None:
     for row in rows:
         left = json.loads(row["left"]) if form == "csv" else row["left"]
         assert list(map(repr, map(float, left))) == list(map(repr, edges))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_histograms_of_many_steps_are_those_of_load(tmp_path: Path, form: str) -> None:
+    values = [histo("w", np.arange(10 + 400 * (step % 3)) / 7) for step in range(40)]
+    values[8].histogram.buckets[0].left = -math.inf
+    values[9].histogram.buckets[2].count = -1
+    values[10].histogram.buckets[2].count = 1 << 40
+    del values[11].histogram.buckets[:]
+    values[12].histogram.population = 1 << 50
+    events = (event(step, value) for step, value in enumerate(values, start=1))
+    write_segment(tmp_path / "records" / "run", *events)
+    export_tables(tmp_path / "records", tmp_path / "out", form=form)
+    rows = read(tmp_path / "out" / f"histograms.{form}")
+    expected = load(tmp_path / "records").histograms().to_dict("records")
+    assert len(rows) == len(expected) == 40
+    for row, other in zip(rows, expected, strict=True):
+        for name, cell in other.items():
+            if isinstance(cell, np.ndarray):
+                np.testing.assert_array_equal(np.array(row[name], cell.dtype), cell)
+            else:
+                assert row[name] == cell
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ((2**60 + 1, 2**60 + 3), "int64"),
+        ((2**60 + 1, 0.5), "string"),  # a float64 would round it
+        ((2**53, 0.5), "double"),
+        ((True, 1), "string"),
+    ],
+)
+def test_a_column_of_parquet_holds_all_of_its_values(
+    tmp_path: Path, values: tuple[Any, ...], kind: str
+) -> None:
+    for name, value in zip("ab", values, strict=True):
+        write_segment(
+            tmp_path / "records" / name,
+            event(1, scalar("loss", 1)),
+            lineage(START, user_defined_info=custom({"seed": value})),
+        )
+    export_tables(tmp_path / "records", tmp_path / "out", form="parquet")
+    seeds = pq.read_table(tmp_path / "out" / "lineage.parquet")["seed"]
+    assert str(seeds.type) == kind
+    expected = map(float, values) if kind == "double" else values
+    assert list(map(str, seeds.to_pylist())) == list(map(str, expected))

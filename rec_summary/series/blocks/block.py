@@ -11,7 +11,17 @@ import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.format import framing
-from rec_summary.series.batch import SUMMARY, Batch, Bytes, Floats, Integers, Record, Series, Table
+from rec_summary.series.batch import (
+    SUMMARY,
+    Batch,
+    Bytes,
+    Floats,
+    Integers,
+    Record,
+    Recorded,
+    Series,
+    Table,
+)
 from rec_summary.series.options import Selection
 
 Mask = npt.NDArray[np.bool_]
@@ -205,16 +215,21 @@ class Block(Batch):
     def records(self) -> Iterator[Record]:
         """Yields the records one by one."""
         scanned, (series, rows, codes, _) = self._scanned, self.table
-        is_whole = self._is_whole()
+        whole, numbers = scanned.table, self._numbers
         ends = rows.searchsorted(np.arange(len(self) + 1)).tolist()
+        firsts, lasts = (whole.rows.searchsorted(numbers + n).tolist() for n in range(2))
         begins, wall_times = self.offsets.tolist(), self.wall_times.tolist()
-        for row, number in enumerate(self._numbers.tolist()):
+        for row, number in enumerate(numbers.tolist()):
             payload, _ = scanned.frame(number)
             event = Event.FromString(payload)
             record = Record(self.path, begins[row], len(payload), wall_times[row], event)
-            if not is_whole:
-                chosen = {series[code] for code in codes[ends[row] : ends[row + 1]].tolist()}
-                record = record.only(chosen)
+            chosen = {*codes[ends[row] : ends[row + 1]].tolist()}
+            recorded = whole.codes[firsts[row] : lasts[row]].tolist()
+            record.values = [
+                Recorded(*series[code], value, record)
+                for code, value in zip(recorded, event.summary.value, strict=True)
+                if code in chosen
+            ]
             yield record
 
     def frames(self) -> list[bytes | memoryview] | None:

@@ -14,16 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.records.format import wire
+from rec_summary.values.histogram import decode_buckets
 
 _MOST_BUCKETS: Final = 1000
-# In a serialised bucket: where its fields and their keys are, behind its own key and length.
-_KEYS: Final = ((2, 0x09), (11, 0x11), (20, 0x18))
-_LEFT_AT, _WIDTH_AT, _COUNT_AT = 3, 12, 21
-_SIZES: Final = (20, 24)  # of its content, with a count of one byte up to five
-_EIGHT: Final = np.arange(8)
 
-Bytes = npt.NDArray[np.uint8]
-Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
@@ -81,7 +75,8 @@ def convert(histograms: Sequence[Any]) -> list[bytes | None]:
 
 def _convert(histograms: Sequence[Any], size: int) -> tuple[list[bytes], npt.NDArray[np.bool_]]:
     """Converts histograms with equally many buckets, and says which are as expected."""
-    left, width, counts, sound = _buckets(histograms, size)
+    left, width, integers, sound = decode_buckets(histograms, size)
+    counts = integers.astype(np.float64)
     statistics = [(histogram.max, histogram.min, histogram.sum) for histogram in histograms]
     high, low, total = np.array(statistics).T
     with np.errstate(all="ignore"):  # what is not sound may be anything
@@ -107,39 +102,3 @@ def _convert(histograms: Sequence[Any], size: int) -> tuple[list[bytes], npt.NDA
         flat = np.ascontiguousarray(numbers.reshape(-1, len(histograms)).T, "<f8")
         columns.append(flat.view(np.uint8))
     return [row.tobytes() for row in np.hstack(columns)], sound
-
-
-def _buckets(
-    histograms: Sequence[Any], size: int
-) -> tuple[Floats, Floats, Floats, npt.NDArray[np.bool_]]:
-    """Returns left edges, widths and counts, of shape [size, histograms], and which are sound.
-
-    They are read from the serialised messages, which begin with the buckets: that takes a fraction
-    of the time that as many attributes take.
-    """
-    contents = [histogram.SerializeToString() for histogram in histograms]
-    data = np.frombuffer(b"".join([*contents, bytes(_COUNT_AT + _SIZES[1])]), np.uint8)
-    at = np.cumsum([0, *map(len, contents[:-1])])
-    places = np.empty((size, len(histograms)), np.int64)
-    for row in places:
-        row[:] = at
-        at = np.minimum(at + 2 + data[at + 1], len(data) - _COUNT_AT - _SIZES[1])
-    lengths = data[places + 1].astype(np.int64)
-    sound = (lengths >= _SIZES[0]) & (lengths <= _SIZES[1])
-    for place, key in _KEYS:
-        sound &= data[places + place] == key
-    counts = np.zeros(places.shape, np.int64)
-    for place in range(5):
-        byte = data[places + _COUNT_AT + place].astype(np.int64)
-        inside = lengths >= _SIZES[0] + place
-        counts += np.where(inside, (byte & 0x7F) << (7 * place), 0)
-        # The count is one number, up to the end.
-        sound &= ~inside | ((byte >= 0x80) == (lengths > _SIZES[0] + place))
-    left, width = _doubles(data, places + _LEFT_AT), _doubles(data, places + _WIDTH_AT)
-    return left, width, counts.astype(np.float64), sound.all(axis=0)
-
-
-def _doubles(data: Bytes, at: Integers) -> Floats:
-    flat = np.ascontiguousarray(data[at[..., None] + _EIGHT])
-    doubles: Floats = flat.view("<f8")[..., 0]
-    return doubles
