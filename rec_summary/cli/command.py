@@ -7,6 +7,7 @@ directory, which is put to the URL afterwards; with `--follow`, every 15 seconds
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -29,7 +30,7 @@ from rec_summary.cli.output import (
     show_as_url,
     with_urls,
 )
-from rec_summary.errors import RecSummaryError, three_part
+from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.scrubbing import scrubbed
 
 if TYPE_CHECKING:
@@ -296,6 +297,10 @@ def _message(error: Exception) -> click.ClickException:
         return click.UsageError(with_urls(str(error)))
     if isinstance(error, RecSummaryError | ImportError):  # a package that is not installed
         return click.ClickException(with_urls(str(error)))
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        expected = "space that is left, on a disk that works"
+        received = verbatim(f"{error.filename or 'standard output'}: {error.strerror}")
+        return click.ClickException(three_part("the place of the output", received, expected))
     what = f"{type(error).__name__}: {error}"
     return click.ClickException(f"{what} (this is a bug; --debug shows where)")
 

@@ -484,7 +484,7 @@ class _ParquetFile:
 
     def _column(self, name: str, kind: Any) -> Any:
         arrow, _ = require_pyarrow()
-        cells = [row.get(name) for row in self._rows]
+        cells: list[Any] = [row.get(name) for row in self._rows]
         if arrow.types.is_string(kind):
             cells = [None if cell is None else str(cell) for cell in cells]
         if not cells or not arrow.types.is_list(kind):

@@ -87,7 +87,8 @@ def decode_buckets(histograms: Sequence[Summary.Histogram], size: int) -> Bucket
         counts += np.where(inside, (byte & 0x7F) << (7 * place), 0)
         # The count is one number, up to the end.
         sound &= ~inside | ((byte >= 0x80) == (lengths > _SIZES[0] + place))
-    doubles = np.ndarray((len(data) - 7,), "<f8", data, 0, (1,))  # those at every byte
+    # Those that begin at every byte.
+    doubles: npt.NDArray[np.float64] = np.ndarray((len(data) - 7,), "<f8", data, 0, (1,))
     left, width = doubles[places + _LEFT_AT], doubles[places + _WIDTH_AT]
     return Buckets(left, width, counts, sound.all(axis=0))
 

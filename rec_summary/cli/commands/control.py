@@ -174,7 +174,7 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
         raise click.UsageError(f"A note has from 1 to {LONGEST_NOTE:,} characters.")
     step = None
     if at is not None:
-        moment = read_since(at, time.time())
+        moment = read_since(at, time.time(), "--at")
         step = moment.step
         text = text if step is not None else f"{utc(moment.wall_time)}: {text}"
     run, recorded = run_of(source)

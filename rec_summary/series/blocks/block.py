@@ -226,7 +226,7 @@ class Block(Batch):
             chosen = {*codes[ends[row] : ends[row + 1]].tolist()}
             recorded = whole.codes[firsts[row] : lasts[row]].tolist()
             record.values = [
-                Recorded(*series[code], value, record)
+                Recorded(series[code][0], series[code][1], value, record)
                 for code, value in zip(recorded, event.summary.value, strict=True)
                 if code in chosen
             ]

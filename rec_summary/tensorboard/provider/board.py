@@ -15,7 +15,7 @@ from typing import Any, Final
 from tensorboard import default, program
 from tensorboard.plugins import base_plugin
 
-from rec_summary.errors import RecSummaryError, os_errors_as, three_part
+from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider, add_event_files
 from rec_summary.tensorboard.provider.plugin import RecordsLoader
 from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
@@ -68,7 +68,8 @@ class Board:
         self._provider = RecordDataProvider(index)
         self._has_logdir = logdir is not None
         self._arguments = [
-            *("tensorboard", "--logdir", logdir or os.devnull, "--host", host),
+            *("tensorboard", "--logdir", logdir or os.devnull),
+            *(() if _listening(host, arguments).bind_all is not None else ("--host", host)),
             *("--samples_per_plugin", samples),
             *(() if port is None else ("--port", str(port))),
             *arguments,
@@ -87,17 +88,20 @@ class Board:
         try:
             with contextlib.redirect_stderr(said):
                 board.configure(self._arguments)
-                address, expected = board.flags.host, "a name or an address of this machine"
-                with os_errors_as(BoardError, "the address to listen at", address, expected):
-                    self._server = board.make_server()
+                self._server = board.make_server()
             if self._has_logdir:
                 add_event_files(self._provider, board.flags)
-        except program.TensorBoardPortInUseError as error:
-            expected = "a port that no other program uses; without --port, a free one is taken"
-            raise BoardError(three_part("--port", board.flags.port, expected)) from error
-        except (SystemExit, program.TensorBoardServerException, ValueError) as error:
+        except (SystemExit, OSError, program.TensorBoardServerException, ValueError) as error:
             text = said.getvalue().strip() or str(error)
-            raise BoardError(f"TensorBoard does not start. It says:\n{text}") from error
+            if board.flags is None or isinstance(error, ValueError):
+                raise BoardError(f"TensorBoard does not start. It says:\n{text}") from error
+            address = f"{board.flags.host or 'all addresses'}, port {board.flags.port or 'any'}"
+            expected = (
+                "an address of this machine, and a port at which nothing listens; without --port, "
+                "a free one is taken"
+            )
+            received = verbatim(f"{address}: {text}")
+            raise BoardError(three_part("where to listen", received, expected)) from error
         self.url = self._server.get_url()
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="rec_summary-board", daemon=True
@@ -151,14 +155,19 @@ def exposed(host: str, arguments: Sequence[str]) -> str | None:
         host: The address to listen at.
         arguments: More arguments for TensorBoard; they may have another address.
     """
+    options = _listening(host, arguments)
+    if options.bind_all is not None:
+        return "all addresses of this machine"
+    return None if _is_loopback(options.host or host) else options.host
+
+
+def _listening(host: str, arguments: Sequence[str]) -> argparse.Namespace:
+    """Returns TensorBoard's options `host` and `bind_all`, as a user has given them."""
     # Like TensorBoard's parser, this one accepts beginnings of options.
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--host", nargs="?", default=host)
     parser.add_argument("--bind_all", nargs="?", const=True)
-    options, _ = parser.parse_known_args(arguments)
-    if options.bind_all is not None:
-        return "all addresses of this machine"
-    return None if _is_loopback(options.host or host) else options.host
+    return parser.parse_known_args(arguments)[0]
 
 
 def _is_loopback(host: str) -> bool:

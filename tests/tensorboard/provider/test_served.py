@@ -453,3 +453,12 @@ def test_a_notebook_shows_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_board_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(BoardError, match="unrecognized arguments: --no_such_option"):
         Board(RunIndex(str(tmp_path)), port=0, arguments=["--no_such_option"]).__enter__()
+    with pytest.raises(
+        BoardError, match=r"name\.invalid, port any: .*Expected: an address of this"
+    ):
+        Board(RunIndex(str(tmp_path)), host="name.invalid", port=0).__enter__()
+
+
+def test_a_board_listens_at_all_addresses(tmp_path: Path) -> None:
+    with Board(RunIndex(str(tmp_path)), port=0, arguments=["--bind_all"]) as board:
+        assert board.url
