@@ -177,7 +177,8 @@ class Roles:
             return array
         if array.ndim < 2 or not -array.shape[-1] <= column < array.shape[-1]:
             shape = verbatim(f"column {column} of shape {array.shape}")
-            raise ValueError(three_part(role, shape, "a column of a matrix"))
+            columns = f"from 0 to {array.shape[-1] - 1}" if array.ndim > 1 else "of a matrix"
+            raise ValueError(three_part(role, shape, f"a column {columns}"))
         return array[..., column]
 
 
@@ -314,7 +315,11 @@ def _element(parts: tuple[Any, ...], index: int, what: str) -> Any:
 
 def _name(place: Any) -> str:
     kind, where = place
-    return f"{kind} {getattr(where, '__name__', where)}"
+    name = getattr(where, "__name__", where)
+    code = getattr(where, "__code__", None)
+    if name == "<lambda>" and code is not None:  # there may be several
+        name += f" in line {code.co_firstlineno}"
+    return f"{kind} {name}"
 
 
 def _trouble_kind(place: Any) -> str:

@@ -31,6 +31,7 @@ _MANY: Final = 10_000  # examples after which a rare label, or value of a column
 _LOOKED_UP: Final = 10  # sampled rows after which a table that never changes is not chance
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
 _LARGEST_BOUND: Final = 0.01  # of the error of an AUC; about 0.001 for the default `bins`
+_ROWS: Final = 64  # of a matrix of scores, by which it is judged
 _SHOWN: Final = 5  # slices in a message
 _LATEST: Final = 1e11  # seconds since 1970: no time of an event, but one in milliseconds
 _SIGMOID: Final = (0.5, 0.7311)  # of 0 and 1: the log-odds were probabilities
@@ -38,6 +39,9 @@ _REMEDIES: Final = {
     "score outside [0, 1]": "if your predictions are log-odds, set logits=True",
     "probabilities do not add up to 1": "if your predictions are logits, set logits=True",
     "weight not usable": "weights are 0 to 2**20: divide larger ones all by one number",
+    "number not usable": (
+        "ratings are finite; if some are NaN, as they are missing, use tasks={{...: Task(...)}}"
+    ),
     "no such candidate": "a label is the number of a column of the predictions, from 0",
     "label outside [0, 1]": (
         "a label is 0 for no click and 1 for a click; if your labels are ratings, set {}='ratings';"
@@ -47,7 +51,7 @@ _REMEDIES: Final = {
 
 
 class _Range:
-    """The range of numbers so far.
+    """The range of numbers so far; of matrices, that of their first rows.
 
     Attributes:
         count: How many there were.
@@ -73,12 +77,14 @@ class _Range:
         if not numbers.size:
             return
         self.count += len(numbers)
-        self.low = min(self.low, float(numbers.min()))
-        self.high = max(self.high, float(numbers.max()))
-        if numbers.ndim == 1:  # a matrix of scores may have millions
+        if numbers.ndim == 1:
             self.total += float(numbers.sum(dtype=np.float64))
             fractions = (numbers > 0) & (numbers < 1)
             self.has_fractions = self.has_fractions or bool(fractions.any())
+        else:
+            numbers = numbers[:_ROWS]  # the scores of all pairs may be millions
+        self.low = min(self.low, float(numbers.min()))
+        self.high = max(self.high, float(numbers.max()))
 
 
 class TaskMistakes:

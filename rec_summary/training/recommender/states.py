@@ -374,9 +374,9 @@ class RankMetrics:
             for feature in self._options.features:
                 values = self._roles.column(inputs.FEATURES + feature, arrays)
                 if values is not None:
-                    columns[feature] = values
                     with self._troubles.attempt(f"recommender metrics: feature {feature}"):
                         self._features[feature].add(values)
+                        columns[feature] = values
         self._drifts[name].add(columns, None if examples is None else examples.weights)
 
 

@@ -72,6 +72,12 @@ def test_what_is_right_is_not_reported(caplog) -> None:
         ({}, {"output_1": CLICKS, "output_2": RATES}, "predictions and labels", "exchange them"),
         ({"logits": True}, {}, "log-odds", "logits=False"),
         ({}, {"output_1": 9 * RATES}, "refused examples", "logits=True"),
+        (
+            {"task": "ratings"},
+            {"output_2": np.full(SIZE, np.nan)},
+            *("refused examples", "ratings are finite"),
+        ),
+        ({"users": ("x", 2)}, {"x": np.ones((SIZE, 2))}, "quality", "a column from 0 to 1"),
         ({}, {"output_2": 2 * CLICKS - 1}, "refused examples", "0 for no click"),
         ({}, {"output_2": np.zeros(SIZE)}, "constant labels", "check that `labels`"),
         ({"users": 0}, {"input_0": np.arange(9)}, "quality", "users of shape (36,) in 4 steps"),
@@ -113,6 +119,27 @@ def test_a_task_without_examples_is_reported(caplog, columns) -> None:
     reported = said(caplog, options, **{"output_3": np.ones(SIZE), **columns})
     assert list(reported) == ["no examples of cvr"]
     assert "check `mask`, `labels` and `missing`" in reported["no examples of cvr"]
+
+
+def test_a_feature_that_cannot_be_read_costs_no_other_drift(caplog) -> None:
+    options = RecommenderMetrics(**OPTIONS, features={"x": "x"}, reference_examples=SIZE)
+    assert list(said(caplog, options, x=np.full(SIZE, None))) == ["feature x"]
+
+
+def test_functions_without_a_name_are_told_apart(tmp_path) -> None:
+    options = RecommenderMetrics(
+        predictions=1,
+        labels=2,
+        event_times=lambda inputs, outputs: "never",
+        users=lambda inputs, outputs: None,
+    )
+    collector = SummaryCollector(tmp_path, recommender=options)
+    network = Frozen()
+    model = RecModel(network, optimizer=nn.SGD(network.trainable_params(), 0.5), keep_outputs=True)
+    model.online_train(stream(), callbacks=[collector, Journal(stop_after=2)])
+    kinds = list(collector.troubles)
+    assert len(kinds) == 2
+    assert all(re.search(r": call <lambda> in line \d+$", kind) for kind in kinds)
 
 
 def test_rows_of_differing_lengths_are_reported(caplog) -> None:
