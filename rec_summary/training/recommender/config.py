@@ -94,7 +94,7 @@ class RecommenderMetrics:
         ids: The ids of the lookups in each embedding table, by the name of the table's parameter
             or a unique prefix of it, such as ``"item_embedding"``. They are integers, or strings
             if the table is open. A table that the network does not have gets no row norms.
-        unknown_ids: By table, the id that stands for all unknown ids.
+        unknown_ids: By table, the id that stands for all unknown ids, or fills up rows.
         event_times: The time of each example, in seconds since 1970.
         label_times: When the label of each example became known, in seconds since 1970: for the
             delay from the event to the label, and the metrics by the age of the label. It needs

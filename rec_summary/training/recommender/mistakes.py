@@ -40,7 +40,8 @@ _REMEDIES: Final = {
     "probabilities do not add up to 1": "if your predictions are logits, set logits=True",
     "weight not usable": "weights are 0 to 2**20: divide larger ones all by one number",
     "number not usable": (
-        "ratings are finite; if some are NaN, as they are missing, use tasks={{...: Task(...)}}"
+        "predictions and ratings are finite; if some ratings are NaN, as they are missing, use "
+        "tasks={{...: Task(...)}}"
     ),
     "no such candidate": "a label is the number of a column of the predictions, from 0",
     "label outside [0, 1]": (
@@ -246,7 +247,7 @@ def id_mistakes(size: int | None, counts: IdFrequency) -> Iterator[str]:
         yield (
             f"{counts.out_of_range:,} of {counts.seen:,} ids since the last report are not rows, "
             f"which are 0 to {size - 1:,}: name the ids that the network looks up, with their "
-            "offset or hash; if one stands for all unknown ids, name it in unknown_ids"
+            "offset or hash; if one stands for unknown ids or fills up rows, name it in unknown_ids"
         )
 
 
