@@ -53,6 +53,14 @@ def test_files_that_cover_little_for_their_age_come_first() -> None:
     assert chosen(next_window([row(*[FULL] * 12, weights=weights)], TOTAL, MUCH)) == [4, 5, 6, 7]
 
 
+def test_the_age_of_files_is_what_was_recorded_after_them() -> None:
+    old = row(*[FULL // 4] * 4, 2 * FULL, weights=[1] * 4 + [400])
+    many = row(*[FULL // 32] * (MOST_SMALL + 1), 2 * FULL, weights=[1] * (MOST_SMALL + 2))
+    window = next_window([many, old], TOTAL, 0)
+    assert window is not None
+    assert window.segments == tuple(old[:4])
+
+
 def test_what_gives_no_room_is_not_joined_for_room() -> None:
     assert next_window([row(*[FULL // 3] * 6)], TOTAL, MUCH) is None
     assert next_window([row(FULL)], TOTAL, MUCH) is None
@@ -64,8 +72,8 @@ def test_more_than_a_number_of_small_files_are_joined() -> None:
     window = next_window([row(*[SMALL] * (MOST_SMALL + 1))], TOTAL, 0)
     assert window is not None
     assert sum(segment.nbytes for segment in window.segments) <= FULL
-    mixed = next_window([row(*[FULL] * 4, *[SMALL] * (MOST_SMALL + 1))], TOTAL, 0)
-    assert min(chosen(mixed)) >= 4
+    mixed = next_window([row(*[FULL] * 20, *[SMALL] * (MOST_SMALL + 1))], TOTAL, 0)
+    assert min(chosen(mixed)) >= 20
 
 
 def test_more_than_a_number_of_files_are_joined_whatever_their_size() -> None:

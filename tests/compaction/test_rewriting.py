@@ -200,6 +200,7 @@ def test_a_file_states_the_width_of_its_widest_bucket(tmp_path: Path) -> None:
     again, joined = rewritten(made, 10**6, "again")
     assert values_of(again) == values_of(made)
     assert joined.bucket_steps == compaction.bucket_steps
+    assert joined.recorded_bytes == compaction.recorded_bytes == run.nbytes
 
 
 @pytest.mark.parametrize(("stated", "expected"), [(0, 1), (1, 1), (16, 16), (1 << 62, 128)])
@@ -229,7 +230,7 @@ def test_a_size_that_a_head_cannot_mean_is_bounded(tmp_path: Path, stated: int) 
 
 def test_the_newest_part_is_complete_and_the_oldest_the_coarsest(tmp_path: Path) -> None:
     messages = [event(step, scalar("loss", math.sin(step))) for step in range(1, 20_001)]
-    run = write_files(tmp_path / "run", messages)
+    run = write_files(tmp_path / "run", messages[:7_000], messages[7_000:])
     made, _ = rewritten(run, 200_000, "made")
     assert made.nbytes <= 220_000
     steps = sorted(values_of(made)["scalar_value", "loss"])
@@ -298,6 +299,8 @@ def test_reductions_grow_with_age_and_meet_the_target() -> None:
     assert found[-1] == 1.0
     assert sum(1000 / each for each in found) <= 16_000 * 1.001
     assert reductions(pieces, 64_000, 0) == [1.0] * 64
+    old = reductions(pieces, 16_000, 10**9)  # all of them are about equally old
+    assert max(old) < 1.01 * min(old)
 
 
 def test_files_of_writers_that_were_killed_at_their_beginning_become_one(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ import struct
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event
+from rec_summary.compaction import thinning
 from rec_summary.compaction.thinning import Thinner, Widths, extremes
 from rec_summary.series.batch import Record
 from tests.support.record_dirs import event, histo, scalar
@@ -39,6 +41,7 @@ def scalars(messages: list[Any]) -> dict[str, dict[int, float]]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), NUMBERS), min_size=1, max_size=60))
+@example([(0, 1.0), (0, math.inf), (0, 3.0), (0, -math.inf), (0, 0.0), (0, math.nan), (0, 2.0)])
 def test_the_extremes_of_each_bucket_stay(points: list[tuple[int, float]]) -> None:
     points.sort(key=lambda point: point[0])
     buckets = np.array([bucket for bucket, _ in points])
@@ -90,6 +93,23 @@ def test_values_of_one_record_share_a_record() -> None:
     assert [(each.step, len(each.summary.value)) for each in kept] == [
         (0, 2), (31, 2), (32, 2), (63, 2),
     ]  # fmt: skip
+
+
+def test_values_of_all_kinds_of_one_record_share_a_record() -> None:
+    messages = [event(step, histo("w", [step]), scalar("loss", 1.0)) for step in (1, 2)]
+    tags = [[value.tag for value in kept.summary.value] for kept in thinned(messages, Widths())]
+    assert tags == [["loss", "w"]] * 2
+
+
+def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, value in (("_MOST_POINTS", scalar("loss", 1.0)), ("_MOST_BYTES", histo("w", [1]))):
+        thinner = Thinner({})
+        with monkeypatch.context() as patch:
+            patch.setattr(thinning, limit, 1)
+            yielded = [
+                len(list(thinner.add(record(event(step, value)), Widths()))) for step in range(1, 4)
+            ]
+        assert yielded == [0, 1, 1]
 
 
 def test_numbers_keep_their_bits_and_times() -> None:
