@@ -44,7 +44,28 @@ def test_steps_in_more_bytes_than_they_need() -> None:
 @pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
 def test_steps_up_to_the_greatest_of_a_block_and_beyond(more: tuple[Any, ...]) -> None:
     steps = range((1 << 35) - 40, (1 << 35) + 40)
-    both([framed([recorded(step, scalar("a", 1.0), *more) for step in steps])])
+    content = framed([recorded(step, scalar("a", 1.0), *more) for step in steps])
+    both([content])
+    scanned = scan(content, 0, 0)
+    assert scanned is not None
+    assert scanned.steps[scanned.known].tolist() == list(steps[:40])
+
+
+def test_summaries_without_values_and_without_a_time() -> None:
+    values = scalar("a", 1.0), histo("w", [1.0, 5.0])
+    payloads = [recorded(n, *values) for n in range(1, 99)]
+    for place in range(9, 80, 7):
+        payloads[place] = recorded(place + 1)
+        payloads[place + 3] = bytes(event(place + 4, *values, at=0.0).SerializeToString())
+    both([framed(payloads)])
+
+
+@pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
+def test_tags_that_are_no_text(more: tuple[Any, ...]) -> None:
+    payloads = [recorded(n, scalar("odd", 1.0), *more) for n in range(1, 60)]
+    for place in range(10, 50):
+        payloads[place] = payloads[place].replace(b"odd", b"\xffdd")
+    both([framed(payloads)])
 
 
 @pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
@@ -53,6 +74,9 @@ def test_records_without_a_time_are_no_records(more: tuple[Any, ...]) -> None:
     for place in range(20, 50, 3):
         payloads[place] = payloads[place][9:]
     both([framed(payloads)])
+    scanned = scan(framed(payloads), 0, 0, frames=False)
+    assert scanned is not None
+    assert np.flatnonzero(~scanned.known).tolist() == list(range(20, 50, 3))
 
 
 @pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
