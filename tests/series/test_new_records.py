@@ -190,6 +190,24 @@ def test_another_file_with_the_same_name_is_read_from_its_beginning(source: Path
     assert not records.is_waiting(list_files(str(source)))
 
 
+def test_each_damage_is_waited_for_also_in_the_first_record_and_behind_what_has_settled(
+    source: Path,
+) -> None:
+    source.mkdir()
+    path, report, clock = source / summary_name(), Report(), Clock()
+    records = NewRecords(report, clock=clock)
+    damaged = BYTES[0][:-5] + b"\1" + BYTES[0][-4:]
+    path.write_bytes(damaged + BYTES[1])
+    for content, expected in ((b"", [2]), (damaged + BYTES[4], [5])):
+        with path.open("ab") as file:
+            file.write(content)
+        assert steps(records, source) == []
+        assert records.is_waiting(list_files(str(source)))
+        clock.now += 11
+        assert steps(records, source) == expected
+    assert [problem.offset for problem in report.problems] == [0, len(damaged + BYTES[1])]
+
+
 def test_only_the_newest_file_is_waited_for_and_only_while_it_is_new(source: Path) -> None:
     source.mkdir()
     old, new = source / summary_name(100), source / summary_name(200)
