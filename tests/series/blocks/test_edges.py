@@ -60,6 +60,11 @@ def test_summaries_without_values_and_without_a_time() -> None:
     both([framed(payloads)])
 
 
+@pytest.mark.parametrize("numbers", [[-1.0, 1.0], [0.0, 5.0], [-5.0, 0.0]])
+def test_histograms_whose_sum_or_end_is_zero(numbers: list[float]) -> None:
+    both([framed([recorded(n, scalar("a", 1.0), histo("w", numbers)) for n in range(1, 60)])])
+
+
 @pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
 def test_tags_that_are_no_text(more: tuple[Any, ...]) -> None:
     payloads = [recorded(n, scalar("odd", 1.0), *more) for n in range(1, 60)]
