@@ -141,7 +141,8 @@ class Recorder:
         try:
             self.start(rank)
         except OSError as error:
-            self._troubles.report("open", error)
+            text = f"no record file can be created in {self.directory}: {error}"
+            self._troubles.report("open", f"{text}; this training is not recorded")
             self._failed = True
 
     def start(self, rank: int) -> None:

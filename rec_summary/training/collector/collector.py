@@ -424,7 +424,8 @@ class SummaryCollector(Callback):
         with chosen(named, options.run_directory, environment.rank, who, lock) as choice:
             self._recorder.directory = choice.path
             self._open(environment)
-        announce(named, choice, environment.rank)
+        if self._recorder.is_open:
+            announce(named, choice, environment.rank)
         return choice
 
     def _poll(self) -> None:

@@ -314,10 +314,12 @@ def test_a_directory_lost_before_training_costs_telemetry_not_training(tmp_path,
     (tmp_path / "records").rmdir()
     (tmp_path / "records").write_text("in the way")
     journal = Journal(stop_after=3)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         click_model().online_train(stream(), callbacks=[collector, journal])
     assert journal.hooks[-2:] == ["end", "exit"]
     assert collector.troubles == {"open": 1}
+    assert f"no record file can be created in {collector.summary_dir}" in caplog.text
+    assert "records are in" not in caplog.text
     assert "problems while recording: open (1)" in caplog.text
 
 
