@@ -27,6 +27,8 @@ def test_a_lifetime_is_everything(stream):
     window.update(*stream)
     state.update(*stream)
     assert states_equal(window.total(), state)
+    window.total().update(*stream)  # a copy
+    assert states_equal(window.total(), state)
 
 
 @pytest.mark.parametrize("batch", [7, 100, 1300])
@@ -86,6 +88,19 @@ def test_windows_that_count_together_count_as_alone(stream):
         assert states_equal(one, other)
 
 
+def test_examples_that_wait_are_merged(stream):
+    quality = ClickQuality(64)
+    waiting = [LastExamples(quality, 1200, buckets=4) for _ in range(2)]
+    whole = Lifetime(quality)
+    for part, window in enumerate(waiting):
+        columns = [column[500 * part : 500 * part + 500] for column in stream]
+        count_together([window], quality.prepare(clean(*columns)))
+        whole.update(*columns)
+    waiting[0].merge(waiting[1])
+    assert states_equal(waiting[0].total().loss, whole.total().loss)
+    assert waiting[1].total().loss.weight == 500
+
+
 def test_examples_that_leave_a_window_are_never_counted(stream, monkeypatch):
     """They do not wait for long, and what is read between batches changes nothing."""
     counted = []
@@ -118,6 +133,27 @@ def test_examples_that_leave_a_window_are_never_counted(stream, monkeypatch):
     assert states_equal(few, window)
 
 
+def test_an_error_costs_one_of_the_parts_that_wait(stream, monkeypatch):
+    quality = ClickQuality(64)
+    window, rest = LastExamples(quality, 1200, buckets=4), LastExamples(quality, 1200, buckets=4)
+    batch = quality.prepare(clean(*(column[:1000] for column in stream)))
+    count_together([window], batch)
+
+    def fail(*_):
+        raise MemoryError("no memory for it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClickQuality, "count", fail)
+        with pytest.raises(MemoryError):
+            window.total()
+    assert window.seen == 1000
+    assert window.total().loss.weight == 700
+    rest.update(*(column[:1000] for column in stream))
+    for each in (window, rest):
+        each.update(*(column[1000:1500] for column in stream))
+    assert states_equal(window, rest)  # in which the lost part is no more
+
+
 def test_ranks_add_the_last_examples_of_each(stream):
     ranks = []
     for start in (0, 2000):
@@ -140,6 +176,16 @@ def test_a_rank_that_lags_adds_only_buckets_still_in_the_window(stream):
     expected.update(*(column[600:1000] for column in stream))
     expected.update(*(column[600:700] for column in stream))
     assert states_equal(ahead.total(), expected)
+
+
+def test_a_step_of_a_rank_that_lags_is_in_the_window_as_long_as_its_bucket():
+    behind, ahead = Decayed(LogLoss(), 64), Decayed(LogLoss(), 64)
+    behind.update(np.full(1, 0.5), np.ones(1))
+    for last, weight in ((16 * 64, 1.0), (16 * 64 + 1, 0.0)):
+        ahead.update(*np.zeros((2, last - ahead.seen)))
+        merged = ahead.copy()
+        merged.merge(behind)
+        assert merged.total().clicks == weight * 2.0**-16
 
 
 @pytest.mark.parametrize("half_life", [64, 500, 10_000])
@@ -199,6 +245,17 @@ def test_a_window_of_fewer_buckets_is_taken_over(seen):
     assert states_equal(window, new)
 
 
+def test_a_window_of_more_buckets_is_taken_over(stream):
+    old = LastExamples(LogLoss(), 1600)
+    old.update(*(column[:1710] for column in stream))
+    window = LastExamples(LogLoss(), 1600, buckets=4).taken_over(old)
+    window = LastExamples.from_arrays(window.arrays())
+    assert window.seen == 1710
+    last = LogLoss()
+    last.update(*(column[400:1710] for column in stream))
+    assert states_equal(window.total(), last)
+
+
 def test_a_window_of_rounded_size_is_taken_over():
     """For 1,601 examples there are 4 buckets of 401, or 16 of 101, which begin elsewhere."""
     old = LastExamples(LogLoss(), 1601, buckets=4)
@@ -214,6 +271,7 @@ def test_a_window_of_rounded_size_is_taken_over():
         LastExamples(LogLoss(1e-3), 1600, buckets=4),
         LastExamples(LogLoss(), 1500, buckets=4),
         LastExamples(LogLoss(), 1700, buckets=4),
+        LastExamples(LogLoss(), 1616),
     ],
 )
 def test_other_windows_are_not_taken_over(other):
@@ -282,6 +340,15 @@ def test_nonsense_is_refused(name, value):
         LastExamples.from_arrays({**window.arrays(), name: value})
 
 
+@pytest.mark.parametrize("window", [LastExamples(LogLoss(), 100, 4), Lifetime(LogLoss())])
+def test_no_bucket_is_before_the_stream(window):
+    window.update([0.5], [1])
+    arrays = window.arrays()
+    renamed = {name.replace("pane0.", "pane-1."): array for name, array in arrays.items()}
+    with pytest.raises(ValueError, match="the number of one in the window"):
+        type(window).from_arrays({**renamed, "pane_numbers": np.array([-1])})
+
+
 @pytest.mark.parametrize("number", [-1, 1, 6])
 def test_buckets_outside_of_the_window_are_refused(number):
     window = LastExamples(LogLoss(), 100, 4)
@@ -293,12 +360,13 @@ def test_buckets_outside_of_the_window_are_refused(number):
         LastExamples.from_arrays({**renamed, "pane_numbers": np.array([number, 3, 4, 5])})
 
 
-@pytest.mark.parametrize("start", [129, 160, -10, -2000])
+@pytest.mark.parametrize("start", [129, 130, 160, -10, -2000])
 def test_steps_where_none_can_be_are_refused(start):
     window = Decayed(LogLoss(), 640)
     window.update(np.full(130, 0.5), np.ones(130))
     arrays = window.arrays()
     assert arrays["open_numbers"].tolist() == [120]
+    assert states_equal(Decayed.from_arrays(arrays), window)
     renamed = {name.replace("open120.", f"open{start}."): a for name, a in arrays.items()}
     with pytest.raises(ValueError, match="where a step of the window begins"):
         Decayed.from_arrays({**renamed, "open_numbers": np.array([start])})

@@ -113,6 +113,7 @@ def test_windows_count_examples_and_not_classes() -> None:
     window = LastExamples(ClassScores(8192), 64, 4)
     count_together([window], ClassScores(8192).prepare_classes(scores, labels))
     assert window.seen == 96
+    assert not window._waiting  # each would take as much memory as all its classes
     last = ClassScores(8192)
     last.count(last.prepare_classes(scores[-64:], labels[-64:]))
     assert window.total().gauc("users") == last.gauc("users")

@@ -63,6 +63,7 @@ def test_several_slices_of_an_example_and_none() -> None:
     state.count(SlicedBatch(Slicing(codes, ["drama", "war"]), batch))
     found = {name: (size, each.loss.clicks) for name, size, each in state.slices()}
     assert found == {"drama": (2, 2), "war": (2, 1)}
+    assert state.other.loss.weight == 0
 
 
 def test_of_too_many_values_the_most_frequent_ones_stay_exact_and_the_rest_is_one() -> None:
@@ -77,6 +78,48 @@ def test_of_too_many_values_the_most_frequent_ones_stay_exact_and_the_rest_is_on
         assert size == found.weight == np.count_nonzero(names == name)
         total += size
     assert state.other.weight == 5000 - total
+
+
+def test_as_many_values_as_may_have_a_state_close_nothing() -> None:
+    state = Slices(LogLoss(), 2)
+    state.update(np.resize(["a", "b"], 1024), np.full(1024, 0.5), np.ones(1024))
+    assert not state.closed
+    state.update(np.full(1024, "c"), np.full(1024, 0.5), np.ones(1024))
+    assert state.closed
+    assert [(name, size) for name, size, _ in state.slices()] == [("c", 1024), ("a", 512)]
+
+
+def alike(**sizes: int) -> Slices:
+    """Returns the state of so many examples of each value, one value after the other."""
+    state = Slices(LogLoss(), 2)
+    for name, size in sizes.items():
+        state.update(np.full(size, name), np.full(size, 0.5), np.ones(size))
+    return state
+
+
+def test_a_closed_state_and_an_open_one_have_the_values_of_the_closed_one() -> None:
+    closed, few = alike(c=124, b=450, a=450), alike(c=5, a=3)
+    assert closed.closed
+    assert not few.closed
+    before = closed.copy()
+    one, other = few.copy(), closed.copy()
+    one.merge(closed)
+    other.merge(few)
+    for merged in (one, other):
+        assert merged.closed
+        assert [(name, size) for name, size, _ in merged.slices()] == [("a", 453), ("b", 450)]
+        assert [state.weight for _, _, state in merged.slices()] == [453, 450]
+        assert merged.other.weight == 129
+        merged.update(["a", "b", "c"], np.full(3, 0.5), np.ones(3))
+    assert_equal_states(closed, before)
+    assert [name for name, *_ in closed.slices()] == ["a", "b"]  # as many examples of each
+
+
+def test_states_that_are_merged_before_values_are_counted_are_restored() -> None:
+    merged = alike(a=600)
+    merged.merge(alike(a=600))
+    assert_equal_states(Slices.from_arrays(merged.arrays()), merged)
+    assert next(merged.slices())[1] == 1200
 
 
 CUTS = st.lists(st.integers(0, 3000), max_size=5).map(sorted)
@@ -133,6 +176,10 @@ def test_a_state_is_independent_and_needs_all_its_arrays() -> None:
     assert_rejects_each_missing_array(ratings)
     with pytest.raises(ValueError, match="most"):
         ratings.merge(Slices(RatingErrors(), 3))
+    others = {"slice0.epsilon": np.array(1e-3), "other.epsilon": np.array(1e-3)}
+    for name, epsilon in others.items():
+        with pytest.raises(ValueError, match="setting epsilon of a state to merge"):
+            Slices.from_arrays({**counted(columns).arrays(), name: epsilon})
 
 
 def test_the_standard_error_of_the_auc_is_that_of_many_samples() -> None:
