@@ -251,3 +251,14 @@ def test_scaled_weights_still_add_without_rounding():
     order.scale(0.3)
     assert ((order.negatives * 2**20) % 1 == 0).all()
     assert order.negatives.tolist() == pytest.approx([0.3, 0.9], abs=2.0**-21)
+
+
+def test_a_merged_state_that_is_due_to_have_fewer_cells_is_restored():
+    scores, labels = calibrated(np.random.default_rng(1), 3000, -1, 3)
+    scores = np.round(scores, 2)
+    merged = counted(scores[:1500], labels[:1500], cells=64)
+    merged.merge(counted(scores[1500:], labels[1500:], cells=64))
+    restored = ScoreOrder.from_arrays(merged.arrays())
+    for state in (restored, merged):
+        state.update(scores, labels)
+    assert states_equal(restored, merged)

@@ -6,6 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, log_loss, precision_recall_curve
 
 from rec_summary.metrics.quality.log_loss import LogLoss
+from rec_summary.metrics.quality.score_cells import keys_of
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.quality.score_quality import (
     average_precision,
@@ -259,6 +260,13 @@ def test_no_threshold_is_within_a_cell():
     assert math.isnan(threshold_at(order, 0.8).score)
     assert threshold_at(order, 0.7) == (order.scored().lower[2], 1 / 3)
     assert threshold_at(order, 0.5).recall == 1
+
+
+def test_a_cell_between_two_scores_begins_at_the_upper_one():
+    scores = [0.8, np.nextafter(0.8, 1)]
+    key = int(keys_of(np.array(scores))[0])
+    order = of_cells([2 * key + 1, 2 * (key + 1) + 1], [1, 0], [0, 1])
+    assert order.scored().lower.tolist() == scores
 
 
 def test_clicks_and_others_of_a_cell_are_mixed_evenly():
