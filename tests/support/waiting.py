@@ -18,6 +18,7 @@ def eventually(
     until: Callable[[Seen], object] = bool,
     *,
     despite: type[Exception] | tuple[type[Exception], ...] = (),
+    rest_secs: float = _REST_SECS,
 ) -> Seen:
     """Asks until the answer is right, and returns it.
 
@@ -26,6 +27,7 @@ def eventually(
         until: Whether that is enough; by default, whether it is true. Use `>=`, `in` and subset
             with `<=`: what comes next may come between two questions.
         despite: Errors of `ask` and `until` that may be over the next time.
+        rest_secs: The time between two questions; longer for one that costs whom it asks.
 
     Raises:
         AssertionError: It never was; the message has what there was in the end.
@@ -40,4 +42,4 @@ def eventually(
         except despite as error:
             seen = error
         assert time.monotonic() < deadline, f"waited in vain; in the end there was {seen!r}"
-        time.sleep(_REST_SECS)
+        time.sleep(rest_secs)

@@ -23,11 +23,6 @@ from tools.tensorboard_pages.server import TensorBoardServer
 
 _MODEL: Final = "Default/network-ClickEvaluation/scorer-WideDeep"
 _SURFACE: Final = (340, 500, 985, 857)  # what is beside it is empty
-# The settings of Time Series take a quarter of the page.
-_WITHOUT_SETTINGS: Final = """
-const toggle = document.querySelector('.settings-button.checked, settings-view-close');
-if (toggle) toggle.click();
-"""
 
 
 def main(records: Path, tasks: Path, folder: Path) -> None:
@@ -51,7 +46,7 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
             (pages.IMAGES, ("/contour",)),
             (pages.RECORDS_PROJECTOR, ("item_embedding", "Dimension: 16")),
         ):
-            _take(browser, server, page, shows, folder)
+            pages.photograph(browser, server, page, shows, folder)
             if page is pages.GRAPHS:
                 for scope in ("Default", "Default/network-ClickEvaluation", _MODEL):
                     browser.double_click_node(scope)
@@ -70,10 +65,10 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
                 ("ndcg_at_10", "mrr_at_10"),
             ),
         ):
-            _take(browser, server, page, shows, folder)
+            pages.photograph(browser, server, page, shows, folder)
     with _server(tasks) as server, Browser(width=1250, height=800) as browser:
         page = pages.Page("slice_table", "text&tagFilter=click/slice/genre/table/lifetime")
-        _take(browser, server, page, ("Documentary", "calibration"), folder)
+        pages.photograph(browser, server, page, ("Documentary", "calibration"), folder)
 
 
 @contextlib.contextmanager
@@ -86,19 +81,6 @@ def _server(records: Path) -> Iterator[TensorBoardServer]:
     ):
         server.eventually(lambda: server.get("plugins_listing")["rec_summary"]["enabled"])
         yield server
-
-
-def _take(
-    browser: Browser,
-    server: TensorBoardServer,
-    page: pages.Page,
-    shows: tuple[str, ...],
-    folder: Path,
-) -> None:
-    """Opens a page, waits until it shows some words, and saves its picture."""
-    browser.open(f"{server.url}/?{page.query}#{page.fragment}", shows)
-    browser.run(_WITHOUT_SETTINGS)
-    print(browser.picture(folder / f"{page.name}.png"))
 
 
 def _cut(path: Path, box: tuple[int, int, int, int]) -> None:

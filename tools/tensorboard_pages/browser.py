@@ -16,7 +16,7 @@ from selenium.webdriver.chrome.service import Service
 
 from tests.support.waiting import eventually
 
-_WAIT_SECS = 120.0
+_REST_SECS = 0.3  # between two looks at a page
 _STILL_SECS = 15.0
 _UNFOLD_SECS = 1.5
 _TABS_HEIGHT = 150  # pixels
@@ -98,29 +98,28 @@ class Browser:
         """Opens a page, waits until it shows all of `shows`, and returns its text."""
         self._driver.get("about:blank")  # a new fragment would not reload the page
         self._driver.get(url)
-        missing = list(shows)
-        deadline = time.monotonic() + _WAIT_SECS
-        while True:
+        awaited = list(shows)
+
+        def look() -> tuple[list[str], str]:
             text = " ".join(str(self.run(_DEEP_TEXT)).split())
             seen = "".join(text.split())  # long names are broken up to let them wrap
-            missing = [words for words in missing if "".join(words.split()) not in seen]
-            if not missing:
-                return text
-            assert time.monotonic() < deadline, f"{url} does not show {missing}, but: {text[:2000]}"
-            time.sleep(0.3)
+            awaited[:] = [words for words in awaited if "".join(words.split()) not in seen]
+            return awaited, text
+
+        _, text = eventually(look, lambda _: not awaited, rest_secs=_REST_SECS)
+        return text
 
     def colourful(self, path: Path, least: int) -> None:
         """Saves what is seen, as soon as it has as many different colours below the tabs."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        deadline = time.monotonic() + _WAIT_SECS
-        while True:
+
+        def is_colourful() -> bool:
             self._driver.save_screenshot(str(path))
             with Image.open(path) as picture:
                 below = picture.convert("RGB").crop((0, _TABS_HEIGHT, *picture.size))
-            if below.getcolors(least - 1) is None:  # as it has more of them
-                return
-            assert time.monotonic() < deadline, f"{path} has fewer than {least} colours"
-            time.sleep(0.3)
+            return below.getcolors(least - 1) is None  # as it has more of them
+
+        eventually(is_colourful, rest_secs=_REST_SECS)
 
     def picture(self, path: Path) -> Path:
         """Saves what is seen, as soon as it no longer changes."""

@@ -6,6 +6,7 @@ import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tools.tensorboard_pages.browser import Browser
 from tools.tensorboard_pages.server import TensorBoardServer
@@ -52,10 +53,18 @@ def histograms(tags: str) -> Page:
     return Page("histograms", f"histograms&tagFilter={urllib.parse.quote(tags)}")
 
 
+# The settings of Time Series take a quarter of the page.
+_WITHOUT_SETTINGS: Final = """
+const toggle = document.querySelector('.settings-button.checked, settings-view-close');
+if (toggle) toggle.click();
+"""
+
+
 def photograph(
     browser: Browser, server: TensorBoardServer, page: Page, shows: Iterable[str], folder: Path
 ) -> str:
     """Opens a page, waits until it shows some words, saves its picture, returns its text."""
     text = browser.open(f"{server.url}/?{page.query}#{page.fragment}", shows)
+    browser.run(_WITHOUT_SETTINGS)
     browser.picture(folder / f"{page.name}.png")
     return text

@@ -207,9 +207,7 @@ class LoggingCallback(Callback):
             return
         self._logger.scalar(step, float(params.net_outputs.asnumpy()))
         parameters = params.network.trainable_params()
-        self._logger.histograms(
-            step, {parameter.name: parameter.asnumpy() for parameter in parameters}
-        )
+        self._logger.histograms(step, {weight.name: weight.asnumpy() for weight in parameters})
 
     def on_train_end(self, run_context: Any) -> None:
         self._logger.close()

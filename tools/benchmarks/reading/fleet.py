@@ -111,12 +111,9 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
 def _commands(settings: Settings, records: str, idle: float) -> dict[str, dict[str, float]]:
     """Measures each command once on some records."""
     costs = {}
-    for name, words in _COMMANDS.items():
+    for name, words in {**_COMMANDS, **_LASTING}.items():
         settings.say(f"{name} of {Path(records).name}")
-        costs[name] = _measure_in(settings, run, command=_words(words, records))
-    for name, words in _LASTING.items():
-        settings.say(f"{name} of {Path(records).name}")
-        costs[name] = _measure_in(settings, last, command=_words(words, records), idle=idle)
+        costs[name] = _measure_in(settings, once, records=records, words=words, idle=idle)
     return costs
 
 
@@ -173,18 +170,21 @@ def _store(settings: Settings, records: str, runs: int, idle: float) -> list[Row
     for name, words in {**_COMMANDS, "watch": _LASTING["watch"]}.items():
         settings.say(f"{name} from a store")
         cost = _measure_in(settings, from_store, records=records, words=words, idle=idle)
-        what = f"{runs:,} runs in a store: {name}"
-        rows.append(Row(what, "s", [cost["seconds"]]))
-        rows.append(Row(f"{what}, memory", "MB", [cost["memory"]]))
-        rows.append(Row(f"{what}, requests", "", [cost["requests"]]))
-        if "idle" in cost:
-            rows.append(Row(f"{what}, idle", _SHARE, [100 * cost["idle"]]))
+        what = f"{runs:,} runs in a store"
+        rows += _rows(what, {name: cost})
+        rows.append(Row(f"{what}: {name}, requests", "", [cost["requests"]]))
     return rows
 
 
 def make(work: str, folder: str, runs: int, ranks: int, starts: int) -> dict[str, float]:
     """Writes the records."""
     return {"bytes": write_fleet(Path(folder), runs, ranks, starts, _STEPS)}
+
+
+def once(work: str, records: str, words: str, idle: float) -> dict[str, float]:
+    """Runs a command on records; one that lasts is ended after some time of rest."""
+    command = _words(words, records)
+    return last(work, command, idle) if words in _LASTING.values() else run(work, command)
 
 
 def last(work: str, command: list[str], idle: float) -> dict[str, float]:
@@ -261,8 +261,7 @@ def from_store(work: str, records: str, words: str, idle: float) -> dict[str, fl
         store.mkdir("fleet")
         store.put(records, "fleet/records", recursive=True)
         before = log.read_text().count("HTTP/1.1")
-        command = _words(words, "s3://fleet/records")
-        cost = last(work, command, idle) if words in _LASTING.values() else run(work, command)
+        cost = once(work, "s3://fleet/records", words, idle)
         return {**cost, "requests": log.read_text().count("HTTP/1.1") - before}
     finally:
         server.terminate()
