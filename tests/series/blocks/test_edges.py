@@ -39,6 +39,16 @@ def test_steps_in_more_bytes_than_they_need() -> None:
         payload = recorded(step, scalar("a", step))
         payloads.append(payload[:10] + bytes([payload[10] | 0x80, 0]) + payload[11:])
     both([framed(payloads)])
+    shortest = [recorded(step, scalar("a", step)) for step in range(128, 160)]
+    both([framed([*shortest, *payloads[1:]])])  # of the same layout
+
+
+@pytest.mark.parametrize("at", [0.0, math.nan, math.inf])
+def test_scalars_among_others_without_a_time_that_can_be_shown(at: float) -> None:
+    payloads = [recorded(n, scalar("a", n)) for n in range(1, 60)]
+    for place in range(20, 50, 7):
+        payloads[place] = bytes(event(place + 1, scalar("a", 1.0), at=at).SerializeToString())
+    both([framed(payloads)])
 
 
 @pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
