@@ -100,6 +100,13 @@ def test_of_ties_each_metric_is_the_mean_over_all_orders(examples, k) -> None:
     assert (top.recall, top.precision, top.hit_rate, top.mrr) == pytest.approx(tuple(expected))
 
 
+def test_a_relevant_one_among_four_equal_ones_behind_the_first() -> None:
+    lists, scores = np.zeros(5, int), np.array([0.9, 0.5, 0.5, 0.5, 0.5])
+    top = top_of_lists(sampled(lists, scores, np.array([0.0, 1, 0, 0, 0])), 3)
+    assert top.hit_rate == pytest.approx(1 / 2)  # at the second or the third place
+    assert top.mrr == pytest.approx((1 / 2 + 1 / 3) / 4)
+
+
 @pytest.mark.parametrize("graded", [False, True])
 @pytest.mark.parametrize("kind", SCORES)
 def test_pairs_are_those_of_numpy(kind: str, graded: bool) -> None:

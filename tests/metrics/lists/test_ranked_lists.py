@@ -46,6 +46,22 @@ def test_the_laws_hold_for_long_lists_and_extreme_numbers(a, b, c) -> None:
     assert_equal_states(parts, counted(a + b))
 
 
+def test_examples_without_a_usable_score_and_label_are_refused_and_counted() -> None:
+    state = RankedLists()
+    state.update([1] * 5, [np.nan, 1e151, 0.5, 0.5, 0.5], [1, 1, np.nan, -1e151, 1])
+    assert state.refused == 4
+    assert state.sampled().rows.size == 1
+
+
+def test_zeros_of_both_signs_are_stored_as_one() -> None:
+    state = RankedLists()
+    state.update([1, 1, 2], [-0.0, 0.0, -0.0], [1, 1, -0.0])
+    stored = state.arrays()
+    assert stored["sums"][0].sum() == 3
+    assert len(stored["scores"]) == 2
+    assert not np.signbit([stored["scores"], stored["labels"]]).any()
+
+
 def test_a_list_is_the_same_however_its_examples_are_spread() -> None:
     random = np.random.default_rng(0)
     lists, scores = random.integers(0, 50, 1000), random.random(1000)
@@ -80,6 +96,17 @@ def test_a_list_that_is_too_long_is_left_out() -> None:
     assert state.sampled().too_long == 1
     state.update(["short"] * 100, [9.0] * 100, [1] * 100)  # equal examples are one row
     assert state.sampled().rows.sums[0].sum() == 108
+
+
+def test_lists_that_become_too_long_keep_their_room_and_their_batches() -> None:
+    state = RankedLists(16, 4)
+    state.update(np.repeat(np.arange(4), 4), np.arange(16), np.ones(16))
+    found = state.sampled()
+    assert (found.rows.size, found.rate) == (16, 1)
+    state.update(np.repeat(np.arange(4), 2), np.arange(16, 24), np.ones(8))
+    found = state.sampled()
+    assert (found.rows.size, found.too_long, found.spread) == (0, 3, 3)
+    assert found.rate < 1
 
 
 def test_the_sample_is_of_whole_lists_and_gives_the_metric_of_all() -> None:
@@ -121,6 +148,8 @@ def test_mistakes_are_reported() -> None:
     stored = counted([(1, 0.5, 1.0), (2, 0.5, 1.0)]).arrays()
     with pytest.raises(ValueError, match="lists is invalid"):
         RankedLists.from_arrays({**stored, "lists": stored["lists"][::-1].copy()})
+    with pytest.raises(ValueError, match="lists is invalid"):
+        RankedLists.from_arrays({**stored, "limit": stored["lists"][-1]})
 
 
 @pytest.mark.parametrize("at", [(1001,), (0,), tuple(range(1, 66))])
