@@ -55,6 +55,7 @@ def test_files_that_another_process_has_compacted_meanwhile_count_once(
     check(records)
     [run] = find_runs(records)
     assert run.nbytes == done.bytes_after <= BUDGET
+    assert not [name for name in os.listdir(records) if "superseded" in name]
 
 
 def test_damaged_files_leave_the_others_their_room(tmp_path: Path) -> None:
