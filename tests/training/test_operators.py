@@ -174,6 +174,7 @@ def test_a_signal_handler_may_close_a_mailbox_while_values_are_delivered():
 
 def test_a_mailbox_may_be_opened_while_another_thread_asks_what_is_wanted():
     stop = threading.Event()
+    others = [Mailbox() for _ in range(20)]
 
     def open_and_close():
         while not stop.is_set():
@@ -189,6 +190,8 @@ def test_a_mailbox_may_be_opened_while_another_thread_asks_what_is_wanted():
         stop.set()
         thread.join()
         sys.setswitchinterval(interval)
+        for mailbox in others:
+            mailbox.close()
 
 
 @pytest.mark.parametrize(
