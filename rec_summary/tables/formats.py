@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import itertools
 import json
 import math
 import os
@@ -88,6 +89,7 @@ _LINEAGE: Final = "lineage"
 _OTHER_KINDS: Final = (HISTOGRAM, _LANDSCAPE, "image", "tensor")
 _SCALARS_AT_ONCE: Final = 16_384
 _ROWS_AT_ONCE: Final = 1024
+_RECORDS_AT_ONCE: Final = 128  # whose histograms are converted together; more take much memory
 _MOST_TEXTS: Final = 1 << 16  # of edges of buckets, kept by a file
 _MOST_EXACT: Final = 1 << 53  # larger integers are rounded in a float64
 _QUOTE: Final = '"'
@@ -219,17 +221,19 @@ def _rows_of_tables(
     for writer, batch in finished(run, (SCALAR, *_OTHER_KINDS), selection, report):
         name, rank = writer.name(valid(run.name)), writer.rank
         yield "scalars", (name, rank, batch.scalars())
-        values = [
-            Value(name, rank, record.step, recorded)
-            for record in batch.select(EVERYTHING, _OTHER_KINDS).records()
-            for recorded in record.values
-        ]
-        histograms = [value for value in values if value.recorded.kind == HISTOGRAM]
-        for first in range(0, len(histograms), _ROWS_AT_ONCE):
-            yield "histograms", _histogram_rows(histograms[first : first + _ROWS_AT_ONCE])
-        for value in values:
-            if value.recorded.kind != HISTOGRAM:
-                yield from _other_rows(value, report)
+        others = batch.select(EVERYTHING, _OTHER_KINDS).records()
+        while records := list(itertools.islice(others, _RECORDS_AT_ONCE)):
+            values = [
+                Value(name, rank, record.step, recorded)
+                for record in records
+                for recorded in record.values
+            ]
+            histograms = [value for value in values if value.recorded.kind == HISTOGRAM]
+            if histograms:
+                yield "histograms", _histogram_rows(histograms)
+            for value in values:
+                if value.recorded.kind != HISTOGRAM:
+                    yield from _other_rows(value, report)
     results = [evaluation._asdict() for evaluation in evaluations(run, report)]
     if results:
         yield "evaluations", results
