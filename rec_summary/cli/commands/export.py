@@ -71,7 +71,10 @@ _DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not 
 )
 @options.tags
 @options.runs
-@options.separate_ranks
+@options.ranks(
+    "Show these ranks separately (by default all; if there are more than eight, the first); in "
+    "tables, only these"
+)
 @options.option(
     "--plugins NAMES",
     f"Only what these plugins of TensorBoard show, separated by commas: {', '.join(DASHBOARDS)}.",
