@@ -30,7 +30,7 @@ class Model:
     def loss(self) -> float:
         if self.does == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-        print("evaluating", flush=True)
+        os.write(1, b"evaluating\n")  # in one piece: several workers have this pipe
         while not self.awaited.exists():
             time.sleep(0.05)
         return 0.0
