@@ -111,6 +111,17 @@ def test_blocks_give_the_same_bytes(payloads: list[bytes], data: st.DataObject) 
         both([first, content] if data.draw(st.booleans()) and first else [content])
 
 
+@pytest.mark.parametrize("how", range(10))
+def test_histograms_of_another_writer(how: int) -> None:
+    payloads = []
+    for step in range(1, 60):
+        value = histo("w", [1.0, 2.0, 3.5, 9.0])
+        if step > 9:
+            change(value.histogram, how)
+        payloads.append(event(step, scalar("a", 1.0), value).SerializeToString())
+    both([b"".join(map(frame, payloads))])
+
+
 @pytest.mark.parametrize(
     "options",
     [
