@@ -135,15 +135,27 @@ def test_the_oldest_files_go_but_what_there_is_once_stays(tmp_path):
     assert flat(others) == list(range(flat(others)[0], 101))
 
 
+def test_a_file_of_exactly_the_limit_is_full(tmp_path):
+    writer = RunWriter(tmp_path / "one")
+    writer.write(Sized(1))
+    writer.close()
+    limit = os.path.getsize(writer.paths[0])
+    writer = RunWriter(tmp_path / "two", rotation=Rotation(max_file_size=limit))
+    writer.write(Sized(1))
+    writer.write(Sized(2))
+    writer.close()
+    assert steps(tmp_path / "two") == [[1], [2]]
+
+
 def test_a_budget_of_bytes_is_kept(tmp_path):
-    rotation = Rotation(max_file_size=1000, max_total_bytes=5000)
+    rotation = Rotation(max_file_size=1000, max_total_bytes=4500)
     writer = RunWriter(tmp_path, rotation=rotation)
     for step in range(1, 201):
         writer.write(Sized(step))
         writer.flush()
         [run] = find_runs(tmp_path)
         sizes = [os.path.getsize(file.path) for file in run.files_of(Kind.SUMMARY, 0)]
-        assert sum(sizes) <= 5000 + 300
+        assert sum(sizes) <= 4500 + 300
     writer.close()
     assert flat(steps(tmp_path))[-1] == 200
 
