@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 
+from rec_summary.checks import valid_unicode
+
 logger = logging.getLogger("rec_summary")
 
 
@@ -32,6 +34,7 @@ class Troubles:
             kind: A short stable name, for example `"write"` or `"histogram fc.weight/auto"`.
             error: What happened.
         """
+        kind = valid_unicode(kind)  # it may name a path or a tag that is not UTF-8
         with self._lock:
             first = kind not in self._counts
             if self._keep_first:
@@ -42,7 +45,7 @@ class Troubles:
             logger.warning(
                 "rec_summary: %s: %s (training goes on; further ones are only counted)",
                 kind,
-                detail,
+                valid_unicode(detail),
             )
 
     def attempt(self, kind: str) -> Attempt:

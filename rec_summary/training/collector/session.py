@@ -215,7 +215,7 @@ class TrainRun:
             epoch=self.view.epoch,
             samples=self.progress.samples or None,
             start_time=self.progress.start_time,
-            troubles={valid_unicode(kind): n for kind, n in self._troubles.counts.items()},
+            troubles=self._troubles.counts,
             settings=self._settings,
         )
         state.MergeFrom(self._environment)

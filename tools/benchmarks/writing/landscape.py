@@ -140,10 +140,12 @@ def replay(work: str, kind: str, times: int) -> dict[str, float]:
 
 def _checkpoints(folder: str, **options: Any) -> Any:
     from rec_summary.records.failures import Troubles
+    from rec_summary.records.writing.run_writer import Durability
     from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
     from rec_summary.training.landscape.options import LandscapeOptions
 
-    return LandscapeCheckpoints(folder, LandscapeOptions(intervals=(), **options), Troubles())
+    chosen = LandscapeOptions(intervals=(), **options)
+    return LandscapeCheckpoints(folder, chosen, Durability(), Troubles())
 
 
 def _milliseconds(action: Callable[[], object]) -> float:
