@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import IO, Final
 
 from rec_summary._pb.summary_pb2 import Compaction
@@ -300,7 +301,7 @@ def _compact_run(
                 present += files
                 if output is None:
                     work.left |= _live(files)
-                work.compact(files, total_bytes * size // max(before, 1))
+                work.compact(files, total_bytes, Fraction(size, max(before, 1)))
                 if in_place:
                     commit.sweep(run.path, rank, 0.0)
             done += work.done
@@ -330,8 +331,13 @@ class _RankWork:
         # When values of files were written: the first and the latest; None without values.
         self._times: dict[str, tuple[float, float] | None] = {}
 
-    def compact(self, files: Sequence[RecordFile], share: int) -> None:
-        """Compacts the files of the rank, which nobody writes, to a size."""
+    def compact(self, files: Sequence[RecordFile], total_bytes: int, part: Fraction) -> None:
+        """Compacts the files of the rank, which nobody writes, to its part of a budget.
+
+        Raises:
+            BudgetError: The budget is too small.
+        """
+        share = int(total_bytes * part)
         rows, writers = self.rows(files)
         for group in self.lineage_groups(files, writers):
             if len(group) > 1:
@@ -344,13 +350,20 @@ class _RankWork:
             room = share - (size - sum(sizes))
             for row, nbytes in zip(rows, sizes, strict=True):
                 if sum(sizes) > room or len(row) > MOST_FILES:
-                    self.join(row, room * nbytes // max(sum(sizes), 1), 0, share)
+                    # Of more bytes for the run, these files get this part.
+                    of_more = part * Fraction(nbytes, max(sum(sizes), 1))
+                    target = room * nbytes // max(sum(sizes), 1)
+                    self.join(row, target, 0, (total_bytes, share, of_more))
             if len(self.left) == before:
                 return
             rows, _ = self.rows(_without(files, self.done))
 
     def join(
-        self, row: Sequence[Segment], target: int, newer: int, share: int | None = None
+        self,
+        row: Sequence[Segment],
+        target: int,
+        newer: int,
+        budget: tuple[int, int, Fraction] | None = None,
     ) -> None:
         """Joins summary files of one writer; arguments as of `rewrite`.
 
@@ -358,8 +371,11 @@ class _RankWork:
             row: The files.
             target: The size of the new file; below 0 if other files are beyond the budget already.
             newer: The size of what was recorded after them.
-            share: The part of the budget that the rank has; None if the new file may be larger
-                than its target.
+            budget: The budget of the run, the part that the rank has of it, and the share of the
+                new file in each byte more; None if the file may be larger than its target.
+
+        Raises:
+            BudgetError: The new file is larger.
         """
         files = tuple(segment.file for segment in row)
         run = Run("", os.path.dirname(files[0].path), files)
@@ -367,13 +383,16 @@ class _RankWork:
         def write(out: IO[bytes]) -> Compaction:
             compaction = rewrite(run, out, max(target, 0), newer, self._pace)
             size = out.tell()
-            if share is not None and size > target * _SLACK + _SLACK_BYTES:
+            if budget is not None and size > target * _SLACK + _SLACK_BYTES:
+                total, share, of_more = budget
+                least = total + math.ceil((size - target) / (of_more or 1))
                 raise BudgetError(
                     three_part(
                         "the budget for a rank of a run",
-                        verbatim(f"{share:,} bytes"),
-                        f"at least {share - target + size:,} bytes: all of the lineage, graphs, "
-                        "landscapes and evaluations stay, and the outline of the rest",
+                        verbatim(f"{share:,} bytes of {total:,}"),
+                        f"at least {least:,} for the run: all of the lineage, graphs, landscapes "
+                        "and evaluations stay, files that are left as they are, and the outline "
+                        "of the rest",
                     )
                 )
             return compaction

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from rec_summary.compaction import commit
-from rec_summary.compaction.directory import _compact_run, _RankWork, compact, keep_within
+from rec_summary.compaction.directory import (
+    BudgetError,
+    _compact_run,
+    _RankWork,
+    compact,
+    keep_within,
+)
 from rec_summary.compaction.rewriting import compacted_name, rewrite
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run, find_runs, list_files
@@ -74,6 +83,37 @@ def test_damaged_files_leave_the_others_their_room(tmp_path: Path) -> None:
     assert 5 * size // 2 < done.bytes_after <= 7 * size // 2
     steps, _ = shown(records)
     assert (steps["loss"][0], steps["loss"][-1]) == (1, 2000)
+
+
+def test_the_budget_that_an_error_asks_for_is_enough_for_all_ranks(tmp_path: Path) -> None:
+    records = tmp_path / "run"
+    for rank, count in enumerate((300, 20, 600)):
+        for number in range(2):
+            steps = range(number * 500 + 1, number * 500 + 501)
+            notes = lineage(user_defined_info=custom({f"n{n}": n for n in range(count)}))
+            losses = [event(step, scalar("loss", step)) for step in steps]
+            summary, _ = write_segment(records, notes, *losses, rank=rank)
+            if rank == 1 and number == 0:
+                damaged(summary)
+    rested(records)
+    copy, budget = tmp_path / "copy", 100
+    for _ in range(4):  # the others may lack room as well
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(copy)
+        shutil.copytree(records, copy)
+        try:
+            compact(copy, budget)
+            break
+        except BudgetError as error:
+            found = re.search(r"at least ([\d,]+) for the run", str(error))
+            assert found is not None
+            least = int(found[1].replace(",", ""))
+            assert least > budget
+            budget = least
+    else:
+        pytest.fail("no budget is enough")
+    [run] = find_runs(records)
+    assert 100 < budget < run.nbytes
 
 
 def test_files_without_records_need_no_room(tmp_path: Path) -> None:
