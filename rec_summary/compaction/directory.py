@@ -301,9 +301,11 @@ def _compact_run(
                 present += files
                 if output is None:
                     work.left |= _live(files)
-                work.compact(files, total_bytes, Fraction(size, max(before, 1)))
-                if in_place:
-                    commit.sweep(run.path, rank, 0.0)
+                try:
+                    work.compact(files, total_bytes, Fraction(size, max(before, 1)))
+                finally:
+                    if in_place:
+                        commit.sweep(run.path, rank, 0.0)
             done += work.done
             left |= work.left
         stay = _without(present, done)

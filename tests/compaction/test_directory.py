@@ -116,6 +116,19 @@ def test_the_budget_that_an_error_asks_for_is_enough_for_all_ranks(tmp_path: Pat
     assert 100 < budget < run.nbytes
 
 
+def test_a_budget_that_is_too_small_leaves_no_replaced_files(tmp_path: Path) -> None:
+    records = tmp_path / "run"
+    for first in (1, 501):
+        notes = lineage(user_defined_info=custom({f"n{n}": n for n in range(500)}))
+        losses = [event(step, scalar("loss", step)) for step in range(first, first + 500)]
+        write_segment(records, notes, *losses)
+    rested(records)
+    with pytest.raises(BudgetError):
+        compact(records, 100)
+    assert any("compacted" in name for name in os.listdir(records))  # the lineage
+    assert not [name for name in os.listdir(records) if "superseded" in name]
+
+
 def test_files_without_records_need_no_room(tmp_path: Path) -> None:
     records = tmp_path / "run"
     _, path = write_segment(records, lineage(user_defined_info=custom({"notes": "x" * 1000})))
