@@ -121,6 +121,12 @@ def test_a_task_without_examples_is_reported(caplog, columns) -> None:
     assert "check `mask`, `labels` and `missing`" in reported["no examples of cvr"]
 
 
+def test_a_label_that_never_comes_is_not_one_in_milliseconds(caplog) -> None:
+    options = RecommenderMetrics(**OPTIONS, event_times="t", label_times="known")
+    known = np.where(CLICKS > 0, 1.7e9, np.inf)
+    assert said(caplog, options, t=np.full(SIZE, 1.7e9), known=known) == {}
+
+
 def test_a_feature_that_cannot_be_read_costs_no_other_drift(caplog) -> None:
     options = RecommenderMetrics(**OPTIONS, features={"x": "x"}, reference_examples=SIZE)
     assert list(said(caplog, options, x=np.full(SIZE, None))) == ["feature x"]
