@@ -27,7 +27,8 @@ MOST_REFUSED: Final = 0.01
 """The share of examples from which on it is reported that they cannot be used."""
 
 _FEW: Final = 1000  # examples after which not all predictions are equal by chance
-_MANY: Final = 10_000  # examples after which a rare label, or value of a column, has occurred
+_MANY: Final = 10_000  # examples after which a value of a column, or its absence, is not chance
+_SORTED: Final = 1_000_000  # after which a stream brought a rare click, or its next day or country
 _LOOKED_UP: Final = 10  # sampled rows after which a table that never changes is not chance
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
 _LARGEST_BOUND: Final = 0.01  # of the error of an AUC; about 0.001 for the default `bins`
@@ -150,11 +151,13 @@ class TaskMistakes:
                 text += " the sigmoid: if your predictions are probabilities, set logits=False"
                 self.report("log-odds", text)
         # Of a retrieval, the own item may be in the same column each time.
-        if labels.count >= _MANY and labels.low == labels.high and kind != "retrieval":
+        least = _SORTED if labels.low == 0 else _MANY  # a purchase may be one of 10,000 impressions
+        if labels.count >= least and labels.low == labels.high and kind != "retrieval":
             text = f"all {labels.count:,} are {labels.low:.6g}, so that there is nothing to "
             text += "predict: check that `labels` is the right output"
             self.report("constant labels", text)
-        if self._examples >= _MANY and not self._kept:
+        # The first label may come days after its impression.
+        if self._examples >= _SORTED and not self._kept:
             text = f"none of {self._examples:,} examples is in the task and has a label: "
             self.report("no examples", text + "check `mask`, `labels` and `missing`")
         self._steps, self._scores = 0, _Range()
@@ -209,7 +212,9 @@ class SliceMistakes:
 
     def end_interval(self) -> None:
         """Reports a column of which all examples are in one slice, or none in a named one."""
-        if self._is_split or self._examples < _MANY:
+        # In a sorted stream, the first day or country goes on for long.
+        least = _SORTED if len(self._slices - {MISSING}) == 1 else _MANY
+        if self._is_split or self._examples < least:
             return
         present = ", ".join(sorted(self._slices)[:_SHOWN]) or "none"
         text = f"the slices of {self._examples:,} examples are: {present}; "

@@ -16,6 +16,7 @@ from mindspore.experimental import MapParameter
 from rec_summary import RecModel, RecommenderMetrics, Slice, SummaryCollector, Task
 from rec_summary.metrics.report import Detail, read
 from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender import mistakes
 from rec_summary.training.recommender.inputs import Batch, join
 from rec_summary.training.recommender.states import RankMetrics
 from tests.support.nets import FIELDS, VOCABULARY, WIDTH, Journal, stream
@@ -26,6 +27,11 @@ RANDOM = np.random.default_rng(3)
 CLICKS = (RANDOM.random(SIZE) < 0.2).astype(np.float32)
 RATES = (0.05 + 0.9 * RANDOM.random(SIZE)).astype(np.float32)
 OPTIONS: dict[str, Any] = {"predictions": 1, "labels": 2, "throughput": False, "host": False}
+
+
+@pytest.fixture
+def _small_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mistakes, "_SORTED", SIZE * STEPS)
 
 
 def said(
@@ -104,6 +110,7 @@ def test_what_is_right_is_not_reported(caplog) -> None:
         ),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("_small_streams")
 def test_a_mistake_is_reported_with_its_remedy(caplog, options, columns, kind, remedy) -> None:
     reported = said(caplog, RecommenderMetrics(**{**OPTIONS, **options}), **columns)
     assert list(reported) == [kind]
@@ -113,12 +120,31 @@ def test_a_mistake_is_reported_with_its_remedy(caplog, options, columns, kind, r
 @pytest.mark.parametrize(
     "columns", [{"output_3": np.zeros(SIZE)}, {"output_2": np.full(SIZE, np.nan)}]
 )
+@pytest.mark.usefixtures("_small_streams")
 def test_a_task_without_examples_is_reported(caplog, columns) -> None:
     tasks = {"cvr": Task(predictions=1, labels=2, mask=3)}
     options = RecommenderMetrics(tasks=tasks, throughput=False, host=False)
     reported = said(caplog, options, **{"output_3": np.ones(SIZE), **columns})
     assert list(reported) == ["no examples of cvr"]
     assert "check `mask`, `labels` and `missing`" in reported["no examples of cvr"]
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        ({}, {"output_2": np.zeros(SIZE)}),
+        ({"slices": {"x": "x"}}, {"x": np.full(SIZE, 7)}),
+        ({"slices": {"x": Slice("x", names={5: "Saturday"})}}, {"x": np.full(SIZE, 0)}),
+    ],
+)
+def test_the_beginning_of_a_sorted_stream_is_no_mistake(caplog, options, columns) -> None:
+    assert said(caplog, RecommenderMetrics(**{**OPTIONS, **options}), **columns) == {}
+
+
+def test_a_task_whose_labels_come_later_is_no_mistake(caplog) -> None:
+    tasks = {"settled": Task(predictions=1, labels=2, mask=3)}
+    options = RecommenderMetrics(tasks=tasks, throughput=False, host=False)
+    assert said(caplog, options, output_3=np.zeros(SIZE)) == {}
 
 
 def test_a_label_that_never_comes_is_not_one_in_milliseconds(caplog) -> None:
