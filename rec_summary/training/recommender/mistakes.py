@@ -85,8 +85,9 @@ class _Range:
             self.has_fractions = self.has_fractions or bool(fractions.any())
         else:
             numbers = numbers[:_ROWS]  # the scores of all pairs may be millions
-        self.low = min(self.low, float(numbers.min()))
-        self.high = max(self.high, float(numbers.max()))
+        # `min` and `max` of numpy would leave out all numbers beside a NaN.
+        self.low = min(self.low, float(np.fmin.reduce(numbers, axis=None)))
+        self.high = max(self.high, float(np.fmax.reduce(numbers, axis=None)))
 
 
 class TaskMistakes:

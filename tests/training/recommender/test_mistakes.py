@@ -147,6 +147,17 @@ def test_a_task_whose_labels_come_later_is_no_mistake(caplog) -> None:
     assert said(caplog, options, output_3=np.zeros(SIZE)) == {}
 
 
+def test_predictions_beside_nan_are_not_forgotten(caplog) -> None:
+    troubles = Troubles()
+    rank = RankMetrics(RecommenderMetrics(**OPTIONS), {}, troubles)
+    broken = np.where(np.arange(SIZE) == 0, np.float32(np.nan), RATES)
+    for rates in (broken, np.full(SIZE, 0.5, np.float32), np.full(SIZE, np.nan, np.float32)):
+        values = {("output", 1): rates, ("output", 2): CLICKS}
+        rank.update(join([Batch(values, SIZE, 0.1, 0.0, 1.7e9)], rank.places, troubles))
+    rank.end_interval()
+    assert list(troubles.counts) == ["recommender metrics: refused examples"]
+
+
 def test_a_label_that_never_comes_is_not_one_in_milliseconds(caplog) -> None:
     options = RecommenderMetrics(**OPTIONS, event_times="t", label_times="known")
     known = np.where(CLICKS > 0, 1.7e9, np.inf)
