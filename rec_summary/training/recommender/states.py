@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -65,7 +65,11 @@ class RankMetrics:
     """
 
     def __init__(
-        self, options: RecommenderMetrics, sizes: Mapping[str, int | None], troubles: Troubles
+        self,
+        options: RecommenderMetrics,
+        sizes: Mapping[str, int | None],
+        troubles: Troubles,
+        frozen: Container[str] = (),
     ) -> None:
         """Starts empty.
 
@@ -73,8 +77,10 @@ class RankMetrics:
             options: The metrics.
             sizes: The number of rows of each table; None if it is open.
             troubles: Receives each failure. One metric's failure does not affect the others.
+            frozen: The tables that are not trained, on purpose.
         """
         self._options = options
+        self._frozen = frozen
         self._roles = Roles(options)
         self._sizes = dict(sizes)
         self._troubles = troubles
@@ -195,7 +201,8 @@ class RankMetrics:
         states = self._tables[table].states
         self._tables[table].snapshot(rows, values)
         touched = states[tags.TABLE_WINDOW].touched.touched(rows)
-        self._report(f"rows of {table}", row_mistakes(states[ROWS], touched))
+        if table not in self._frozen:
+            self._report(f"rows of {table}", row_mistakes(states[ROWS], touched))
 
     def end_interval(self) -> dict[str, State]:
         """Returns the states of a report, by the keys of `tags.key`, and begins an interval.

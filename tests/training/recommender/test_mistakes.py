@@ -225,6 +225,20 @@ def test_a_table_that_is_never_updated_is_reported(tmp_path, caplog) -> None:
     assert "check that the optimizer has this table" in caplog.text
 
 
+def test_a_table_that_is_not_to_be_trained_is_no_mistake(tmp_path) -> None:
+    network = Frozen()
+    network.forgotten.embedding_table.requires_grad = False
+    options = RecommenderMetrics(
+        predictions=1, labels=2, ids={"forgotten": "fields"}, report_steps=10, detail_every=1
+    )
+    collector = SummaryCollector(tmp_path, recommender=options)
+    optimizer = nn.SGD(network.trainable_params(), 0.5)
+    model = RecModel(network, optimizer=optimizer, keep_outputs=True)
+    model.online_train(stream(), callbacks=[collector, Journal(stop_after=24)])
+    assert collector.troubles == {}
+    assert 20 in scalars(tmp_path, "recommender/table/forgotten/dead_share")
+
+
 class Growing(Frozen):
     """A network with a table of open size, whose rows only some devices can read."""
 
