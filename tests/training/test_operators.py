@@ -12,12 +12,16 @@ pytest.importorskip("mindspore")
 
 import mindspore
 from mindspore import Tensor, nn, ops
+from mindspore.dataset import NumpySlicesDataset
 from mindspore.ops.operations import debug_ops
+from mindspore.train import Callback, Model
 
+from rec_summary import SummaryCollector, SummaryRecord
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.failures import Troubles
 from rec_summary.training import operators
 from rec_summary.training.operators import Mailbox, Operator, snapshot
+from tests.support.training_records import scalars
 
 BOTH = pytest.mark.parametrize("mode", [mindspore.PYNATIVE_MODE, mindspore.GRAPH_MODE])
 EVERY = {
@@ -130,6 +134,37 @@ def test_what_an_evaluation_puts_out_is_thrown_away_and_nothing_else(mode):
     net(Tensor(batch(2)))
     operators.discard()
     check(mailbox.take(), 1)
+
+
+class Evaluated(Net):
+    """As `Net`, with the outputs of an evaluation."""
+
+    def construct(self, x):
+        self.scalar("mean", x.mean() * 1.0)
+        loss = self.dense(x).mean()
+        return loss, x, x
+
+
+@BOTH
+@pytest.mark.parametrize("is_first", [False, True])
+def test_another_callback_may_record_the_steps_of_an_evaluation(mode, is_first, tmp_path):
+    mindspore.set_context(mode=mode)
+    record, net = SummaryRecord(str(tmp_path / "own")), Evaluated()
+
+    class Recording(Callback):
+        steps = 0
+
+        def on_eval_step_end(self, run_context):
+            self.steps += 1
+            record.record(self.steps)
+
+    model = Model(net, eval_network=net, metrics={"loss"}, eval_indexes=[0, 1, 2])
+    data = NumpySlicesDataset({"x": np.ones((12, 3), np.float32)}, shuffle=False).batch(4)
+    with record, SummaryCollector(str(tmp_path / "collected")) as collector:
+        callbacks = [collector, Recording()] if is_first else [Recording(), collector]
+        model.eval(data, callbacks=callbacks, dataset_sink_mode=False)
+    assert scalars(tmp_path / "own", "mean") == {1: 1.0, 2: 1.0, 3: 1.0}
+    assert len(debug_ops.SUMMARY_TENSOR_CACHE) <= 1
 
 
 def test_mindspores_list_is_empty_whenever_somebody_has_looked():

@@ -387,13 +387,18 @@ class SummaryCollector(Callback):
         self._open(lineage.this_environment())
 
     @_guarded
-    def on_eval_step_end(self, run_context: Any) -> None:
-        """Drops the values of summary operators: in PyNative mode, MindSpore keeps all of them."""
+    def on_eval_step_begin(self, run_context: Any) -> None:
+        """Drops the values of summary operators: in PyNative mode, MindSpore keeps all of them.
+
+        Not at the end of the step: another callback may record them there.
+        """
         operators.discard()
 
     @_guarded
     def on_eval_end(self, run_context: Any) -> None:
         """Records the metrics of the evaluation."""
+        if self._run is not None:  # of `fit`: what it has put out belongs to no step of training
+            operators.discard()
         self._record_evaluation(StepView(run_context))
 
     def _check_begin(self, view: StepView) -> None:
