@@ -13,7 +13,7 @@ import google_crc32c
 from .. import synthetic_records
 from ..child import Stopwatch, peak_memory
 from ..contest import Contestant, Settings, alternate, call, column, temporary_directory
-from ..results import Row, cost
+from ..results import Row, Target, cost
 
 _SCALARS, _STEPS = 10_000_000, 1_000_000
 _LOAD = "import sys, rec_summary; assert len(rec_summary.load(sys.argv[1]).scalars())"
@@ -29,6 +29,8 @@ _READERS = {
     "plot": "-m rec_summary.cli plot {} -o {out}/picture.png",
     "parquet": "-m rec_summary.cli export -q --format parquet {} {out}/tables",
 }
+_CPU_OF_EXPORT = 2.0
+_MEMORY_MB = {"tail --once": 200, "inspect": 200, "watch --once": 200, "lineage": 200, "plot": 300}
 _RUSTBOARD, _BARE = "rustboard, on the event files", "bare loop, protobuf and CRC-32C"
 _SETTLE_SECS, _SERVER_SECS = 1.0, 3600.0
 
@@ -52,16 +54,19 @@ def read(settings: Settings) -> tuple[str, list[Row]]:
             contestants.append(Contestant(_RUSTBOARD, rustboard, {"logs": logs}))
             rounds = alternate(contestants, settings)
         what = f"{count:,} scalars" if kind == "scalars" else f"{count:,} steps of a mix"
-        base_cpu, base_memory = (column(rounds, "export", key) for key in ("cpu", "memory"))
+        base_cpu = column(rounds, "export", "cpu")
         for name in rounds:
             cpu, memory = (column(rounds, name, key) for key in ("cpu", "memory"))
-            rows.append(cost(f"{what}: {name}, CPU", "s", cpu, base_cpu, "export"))
-            rows.append(cost(f"{what}: {name}, peak memory", "MB", memory, base_memory, "export"))
+            at_most = _CPU_OF_EXPORT if name in _READERS and name != "export" else None
+            rows.append(cost(f"{what}: {name}, CPU", "s", cpu, base_cpu, "export", at_most))
+            bound = _MEMORY_MB.get(name)
+            target = None if bound is None else Target("worst", "<=", bound)
+            rows.append(Row(f"{what}: {name}, peak memory", "MB", memory, target=target))
     setting = (
         f"One run with {kinds['scalars']:,} scalars of four tags, one a record; and one with "
         f"{kinds['mix']:,} steps of what a collector records: loss, learning rate and two "
         "histograms in one record. CPU seconds of the process and its children, imports "
-        "included; the most that a process had resident. The ratio is to `export`. rustboard is "
+        "included; the most that a process had resident. The ratio is to `export`'s CPU. rustboard is "
         "`tensorboard-data-server --reload=once` on the exported event files, until its CPU time "
         "stands still. The bare loop reads frames, checks both checksums and parses the record."
     )
