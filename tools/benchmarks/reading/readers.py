@@ -67,8 +67,9 @@ def read(settings: Settings) -> tuple[str, list[Row]]:
         f"{kinds['mix']:,} steps of what a collector records: loss, learning rate and two "
         "histograms in one record. CPU seconds of the process and its children, imports "
         "included; the most that a process had resident. The ratio is to the CPU of `export`. "
-        "rustboard is `tensorboard-data-server --reload=once` on the exported event files, until its "
-        "CPU time stands still. The bare loop reads frames, checks both checksums and parses the record."
+        "rustboard is `tensorboard-data-server --reload=once` on the exported event files, until "
+        "its CPU time stands still. The bare loop reads frames, checks both checksums and parses "
+        "the record."
     )
     return setting, rows
 
