@@ -43,10 +43,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS: Final = ("png", "svg", "pdf")
-X: Final = (*AXES, "time", "relative")
 _X_LABELS: Final = {SAMPLES: "examples seen", "time": "time (UTC)", "relative": "hours"}
-LOG: Final = ("none", "x", "y", "both")
 MOST_PANELS: Final = 16
+_WIDTH, _HEIGHT, _DPI = 8.0, 5.0, 120  # in inches, and pixels for each inch of a PNG
 _PANELS: Final = 6  # of a picture for which no tags were chosen
 _IMPORTANT: Final = (
     (tags_named("loss"), 1),
@@ -70,58 +69,12 @@ _JUDGED: Final = re.compile(
     r"|ndcg|hit_rate|\Aeval/"
 )  # tags of which some values are better than others
 _MOST_POINTS: Final = 20_000  # of a line; more cannot be distinguished, and make files huge
-_MOST_PIXELS: Final = 20_000
 
 Array = npt.NDArray[np.float64]
 
 
 class NothingToPlot(RecSummaryError):
     """No scalars were found, or more than a picture can hold."""
-
-
-@dataclass(frozen=True)
-class PlotOptions:
-    """How a picture looks.
-
-    Attributes:
-        x: The horizontal axis: `step`, `samples` (examples seen in training), `time` (UTC), or
-            `relative` (hours since the first value of a line).
-        smooth: The weight of earlier values, from 0 (no smoothing) to below 1; the exponential
-            moving average of TensorBoard. The values themselves are drawn pale behind.
-        log: Which axes are logarithmic.
-        width: The picture's width, in inches.
-        height: Its height, in inches.
-        dpi: Pixels for each inch, in a PNG.
-        title: The title; None for no title.
-    """
-
-    x: str = "step"
-    smooth: float = 0.0
-    log: str = "none"
-    width: float = 8.0
-    height: float = 5.0
-    dpi: int = 120
-    title: str | None = None
-
-    def __post_init__(self) -> None:
-        """Checks.
-
-        Raises:
-            ArgumentError: A value is invalid.
-        """
-        for name, choices in (("x", X), ("log", LOG)):
-            if getattr(self, name) not in choices:
-                expected = f"one of {', '.join(choices)}"
-                raise ArgumentError(three_part(name, getattr(self, name), expected))
-        if not 0 <= self.smooth < 1:
-            raise ArgumentError(three_part("smooth", self.smooth, "a number from 0 to below 1"))
-        for name in ("width", "height"):
-            if not 1 <= getattr(self, name) <= 100:
-                expected = "from 1 to 100 inches"
-                raise ArgumentError(three_part(name, getattr(self, name), expected))
-        if self.dpi < 1 or self.dpi * max(self.width, self.height) > _MOST_PIXELS:
-            expected = f"an int of at least 1, so that no side has more than {_MOST_PIXELS} pixels"
-            raise ArgumentError(three_part("dpi", self.dpi, expected))
 
 
 @dataclass(frozen=True)
@@ -161,7 +114,7 @@ def read_lines(
         runs: The runs.
         selection: Which tags and steps.
         report: Counts what is read, and takes problems.
-        x: The horizontal axis, one of `X`.
+        x: The horizontal axis, as in `plot`.
 
     Raises:
         ArgumentError: The axis is `samples`, and a run does not state its batch size.
@@ -221,13 +174,15 @@ def check_output(path: str) -> str:
     return form
 
 
-def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
+def plot(lines: Sequence[Line], path: str, x: str = STEP, log: str = "none") -> list[str]:
     """Draws lines, and writes the picture; it replaces one of the same name as a whole.
 
     Args:
         lines: The lines; panels have the order in which their tags appear.
         path: The picture's file; its suffix is one of `FORMATS`.
-        options: How the picture looks.
+        x: The horizontal axis: `step`, `samples` (examples seen in training), `time` (UTC), or
+            `relative` (hours since the first value of a line).
+        log: Which axes are logarithmic: `none`, `x`, `y` or `both`.
 
     Returns:
         The tags, one for each panel. A tag without a value that can be drawn has no panel.
@@ -248,7 +203,7 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         received = verbatim(f"{len(tags)} tags, such as {', '.join(map(printable, tags[:3]))}")
         expected = f"at most {MOST_PANELS} in one picture: choose with --tags"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
-    curves = [_Curve(line, options) for line in lines]
+    curves = [_Curve(line, x, log) for line in lines]
     panels = {
         tag: [curve for curve in curves if curve.tag == tag and curve.has_points] for tag in tags
     }
@@ -258,7 +213,7 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         expected = "finite values; above 0 for a logarithmic axis"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
     matplotlib = required("matplotlib", "plot", "pictures")
-    figure = _figure(panels, options)
+    figure = _figure(panels, x, log)
     # Without dates and random names, the same records give the same file.
     about: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
     with (
@@ -268,27 +223,8 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         write_atomically(path) as file,
         matplotlib.rc_context({"svg.hashsalt": "rec_summary"}),
     ):
-        figure.savefig(file, format=form, dpi=options.dpi, metadata=about)
+        figure.savefig(file, format=form, dpi=_DPI, metadata=about)
     return list(panels)
-
-
-def smoothed(values: Array, weight: float) -> Array:
-    """Returns the exponential moving average; values that are not finite are skipped.
-
-    Source: TensorBoard's time series chart (`debiased` exponential moving average).
-
-    Args:
-        values: Shape (values,).
-        weight: The weight of earlier values, from 0 to below 1.
-    """
-    result = np.array(values, dtype=np.float64)
-    mean, count = 0.0, 0
-    for index, value in enumerate(values):
-        if math.isfinite(value):
-            mean = mean * weight + (1 - weight) * value
-            count += 1
-            result[index] = mean / (1 - weight**count)
-    return result
 
 
 class _Curve:
@@ -300,23 +236,19 @@ class _Curve:
         group: The group that it is drawn with; None if it is drawn alone.
         recorded: The name of the recorded run.
         x: Where the values are: steps, hours, or times as `datetime64`.
-        pale: The values as recorded, NaN where none can be drawn.
-        y: The same, smoothed.
+        y: The values, NaN where none can be drawn.
     """
 
-    def __init__(self, line: Line, options: PlotOptions) -> None:
+    def __init__(self, line: Line, x: str, log: str) -> None:
         self.run, self.tag, self.group = line.run, line.tag, line.group
         self.recorded = line.recorded
-        self.x = _x(line, options.x)
+        self.x = _x(line, x)
         drawable = np.isfinite(line.value)
-        if options.log in ("y", "both"):
+        if log in ("y", "both"):
             drawable &= line.value > 0
-        if options.log in ("x", "both") and options.x == "relative":
+        if log in ("x", "both") and x == "relative":
             drawable &= self.x > 0
-        self.pale = self.y = np.where(drawable, line.value, np.nan)
-        if options.smooth:
-            values = np.where(np.isfinite(line.value), line.value, np.nan)
-            self.y = np.where(drawable, smoothed(values, options.smooth), np.nan)
+        self.y = np.where(drawable, line.value, np.nan)
 
     @property
     def has_points(self) -> bool:
@@ -325,15 +257,15 @@ class _Curve:
     @property
     def result(self) -> float:
         """The mean of the last tenth of the values, at most 100, as in `rec-summary lineage`."""
-        finite = self.pale[np.isfinite(self.pale)]
+        finite = self.y[np.isfinite(self.y)]
         return float(finite[-min(100, max(1, len(finite) // 10)) :].mean())
 
 
-def _figure(panels: Mapping[str, Sequence[_Curve]], options: PlotOptions) -> Figure:
+def _figure(panels: Mapping[str, Sequence[_Curve]], x: str, log: str) -> Figure:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(options.width, options.height), layout="constrained")
+    figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
     every = [curve for curves in panels.values() for curve in curves]
     names = list(dict.fromkeys(curve.group or curve.run for curve in every))
     colours = colormaps["tab10" if len(names) <= 10 else "tab20"].colors  # type: ignore[attr-defined]
@@ -353,7 +285,7 @@ def _figure(panels: Mapping[str, Sequence[_Curve]], options: PlotOptions) -> Fig
             handles.update(_draw_band(axis, alone))
         else:
             handles.update({curve.run: _draw(axis, curve, colour[curve.run]) for curve in alone})
-        _label(axis, tag, options)
+        _label(axis, tag, x, log)
     if len(handles) <= _LEGEND:
         # Names from records are text, not formulas. Without the space, matplotlib hides names
         # that begin with `_`.
@@ -362,12 +294,10 @@ def _figure(panels: Mapping[str, Sequence[_Curve]], options: PlotOptions) -> Fig
             list(handles.values()),
             labels,
             loc="outside lower center",
-            ncols=_legend_columns(labels, options),
+            ncols=_legend_columns(labels),
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
-    if options.title:
-        figure.suptitle(printable(options.title)).set_parse_math(False)
     return figure
 
 
@@ -379,15 +309,13 @@ def _grid(figure: Figure, count: int) -> list[Axes]:
     return [axes[index] for index in range(count)]
 
 
-def _legend_columns(labels: Sequence[str], options: PlotOptions) -> int:
+def _legend_columns(labels: Sequence[str]) -> int:
     """Returns how many names fit beside each other."""
-    return max(1, min(len(labels), 4, int(options.width * 12 / (max(map(len, labels)) + 6))))
+    return max(1, min(len(labels), 4, int(_WIDTH * 12 / (max(map(len, labels)) + 6))))
 
 
 def _draw(axis: Axes, curve: _Curve, colour: Any) -> Any:
     marker = "." if np.isfinite(curve.y).sum() == 1 else ""
-    if curve.pale is not curve.y:
-        axis.plot(curve.x, curve.pale, color=colour, alpha=0.25, linewidth=1, marker=marker)
     [line] = axis.plot(curve.x, curve.y, color=colour, linewidth=1.5, marker=marker)
     return line
 
@@ -453,17 +381,17 @@ def _x(line: Line, kind: str) -> Any:
     return (seconds * 1e6).astype("datetime64[us]")
 
 
-def _label(axis: Axes, tag: str, options: PlotOptions) -> None:
+def _label(axis: Axes, tag: str, x: str, log: str) -> None:
     title, subplot = printable(tag), axis.get_subplotspec()
     assert subplot is not None
-    width = options.width * 72 * len(subplot.colspan) / subplot.get_gridspec().ncols
+    width = _WIDTH * 72 * len(subplot.colspan) / subplot.get_gridspec().ncols
     size = min(_TITLE_POINTS, 0.9 * width / (_LETTER * max(len(title), 1)))
     axis.set_title(title, fontsize=size).set_parse_math(False)
-    axis.set_xlabel(_X_LABELS.get(options.x, options.x))
+    axis.set_xlabel(_X_LABELS.get(x, x))
     axis.grid(alpha=0.3)
-    if options.log in ("x", "both") and options.x != "time":
-        axis.set_xscale("symlog" if options.x in AXES else "log")
-    if options.log in ("y", "both"):
+    if log in ("x", "both") and x != "time":
+        axis.set_xscale("symlog" if x in AXES else "log")
+    if log in ("y", "both"):
         axis.set_yscale("log")
-    if options.x == "time":
+    if x == "time":
         axis.tick_params(axis="x", rotation=30)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -18,16 +17,14 @@ from rec_summary.cli.output import (
     reading_progress,
     say,
 )
-from rec_summary.errors import three_part
 
 EXAMPLES: Final = """\b
 Examples:
   rec-summary plot records --tags loss -o loss.png
   rec-summary plot records --tags loss --group-by seed -o seeds.png
   rec-summary plot records --tags 'loss|auc' --runs 'ctr/*' -o trend.svg
-  rec-summary plot records --tags loss --log y --smooth 0.9 -o loss.pdf
+  rec-summary plot records --tags loss --log y -o loss.pdf
 """
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES)
@@ -44,13 +41,7 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
     ("step", "samples", "time", "relative"),
     default="step",
 )
-@options.option(
-    "--smooth WEIGHT", "Smooth as TensorBoard does, from 0 to below 1.", float, default=0.0
-)
 @options.option("--log", "Logarithmic axes.", ("none", "x", "y", "both"), default="none")
-@options.option("--size WxH", "Width and height in inches.", default="8x5")
-@options.option("--dpi", "Pixels for each inch.", int, default=120)
-@options.option("--title TEXT", "The title.")
 @options.as_json("Print what was drawn as JSON.")
 def plot(
     source: str,
@@ -60,8 +51,8 @@ def plot(
     since: str | None,
     until: str | None,
     group_by: str | None,
-    size: str,
-    **choices: Any,
+    x: str,
+    log: str,
 ) -> None:
     """Draw scalars: all runs in one picture, a panel for each tag.
 
@@ -78,22 +69,20 @@ def plot(
     from rec_summary.series.lineage import parameters_of
     from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.series.overview.choice import check_tags
-    from rec_summary.tables.plot import PlotOptions, check_output, important, in_groups, read_lines
+    from rec_summary.tables.plot import check_output, important, in_groups, read_lines
     from rec_summary.tables.plot import plot as draw
 
-    width, height = _read_size(size)
-    look = PlotOptions(width=width, height=height, **choices)
     check_output(output)
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     chosen = [selection.narrowed(run) for run in choose_runs(source, runs)]
     check_tags(chosen, tags)
     with reading_progress(chosen) as begin:
         report = begin(source)
-        lines = read_lines(chosen, selection, report, look.x)
+        lines = read_lines(chosen, selection, report, x)
         if group_by is not None:
             lines = in_groups(lines, grouped(parameters_of(chosen, report), group_by))
     lines = important(lines) if tags is None else sorted(lines, key=lambda line: line.tag)
-    plotted = draw(lines, output, look)
+    plotted = draw(lines, output, x, log)
     empty = sorted({line.tag for line in lines}.difference(plotted))
     lines = [line for line in lines if line.tag in plotted]
     if printing().as_json:
@@ -104,12 +93,3 @@ def plot(
     if empty:
         say(f"  without a value to draw: {', '.join(map(one_line, empty))}")
     print_problems(report.problems, report.problem_count)
-
-
-def _read_size(text: str) -> tuple[float, float]:
-    from rec_summary.series.options import ArgumentError
-
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise ArgumentError(three_part("size", text, "width and height in inches, such as 8x5"))
-    return float(match[1]), float(match[2])
