@@ -12,7 +12,6 @@ import numpy.typing as npt
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part
 from rec_summary.records.format import wire
-from rec_summary.values.counting import count_float32
 
 MAX_BINS: Final = 90
 
@@ -160,35 +159,22 @@ def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
         low, high = max(low - margin, -_LARGEST), min(high + margin, _LARGEST)
     bins = bin_count(finite.size)
     work, scale, origin = finite, 1.0, 0.0
-    resolution = max(abs(low), abs(high)) * _EPS32
-    narrow = (high - low) / bins < max(4 * resolution, _TINY32)
-    counts = None
+    largest = max(abs(low), abs(high))
+    narrow = (high - low) / bins < max(4 * largest * _EPS32, _TINY32)
     if work.dtype != np.float32 or narrow or high - low > _WIDE32:
         # Half-precision edges collide, 64-bit integers wrap, and the distance between two float32
         # numbers may overflow.
         work = work.astype(np.float64)
-        if (high - low) / bins < 4 * max(abs(low), abs(high)) * _EPS64:
+        if (high - low) / bins < 4 * largest * _EPS64:
             # Edges of adjacent numbers collide, which newer numpy refuses. Distances are exact.
             origin = low
             work, low, high = work - low, 0.0, high - low
         scale = _scale(low, high)
-    else:
-        edges = _edges(low, high, bins)
-        counts = count_float32(work, low, high, edges, resolution)
-    if counts is None:
-        counts, edges = np.histogram(
-            work / scale if scale != 1.0 else work, bins, (low / scale, high / scale)
-        )
+    counts, edges = np.histogram(
+        work / scale if scale != 1.0 else work, bins, (low / scale, high / scale)
+    )
     widths = (edges[1:] - edges[:-1]) * scale
     return _encode_buckets(edges[:-1] * scale + origin, widths, counts)
-
-
-def _edges(low: float, high: float, bins: int) -> npt.NDArray[np.float32]:
-    """Returns `numpy.linspace` in float32, without its checks, which are slow for small arrays."""
-    edges: npt.NDArray[np.float64] = _NUMBERS[: bins + 1] * ((high - low) / bins)
-    edges += low
-    edges[-1] = high
-    return edges.astype(np.float32)
 
 
 def _encode_buckets(
@@ -246,7 +232,6 @@ _LEFT_AT, _WIDTH_AT, _COUNT_AT = 3, 12, 21
 _SIZES: Final = (20, 24)  # of its content, with a count of one byte up to five
 _EPS32: Final = float(np.finfo(np.float32).eps)
 _EPS64: Final = float(np.finfo(np.float64).eps)
-_NUMBERS: Final = np.arange(MAX_BINS + 1, dtype=np.float64)
 _ROWS: Final = np.zeros(MAX_BINS, _ROW)  # with the constant fields filled in
 _ROWS["keys"], _ROWS["left_key"], _ROWS["width_key"], _ROWS["count_key"] = _KEYS
 _ROWS["length"] = _BUCKET_BYTES + 1

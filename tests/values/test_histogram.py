@@ -134,3 +134,9 @@ def test_neighbouring_values_have_a_histogram(start):
     counts = [bucket.count for bucket in found.buckets]
     assert (counts[0], counts[-1], sum(counts)) == (50, 60, 110)
     assert all(bucket.left == start for bucket in found.buckets[:1])
+
+
+def test_float32_values_closer_than_float32_can_divide():
+    """Bins of less than 1e-30 are counted in float64."""
+    found = histogram(np.array([0, 2.0**-126], np.float32))
+    assert [bucket.count for bucket in found.buckets] == [1, 1]
