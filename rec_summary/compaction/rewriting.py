@@ -20,7 +20,7 @@ import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary._pb.summary_pb2 import Compaction, Event
-from rec_summary.compaction.thinning import KEPT_KINDS, KEPT_TAGS, Thinner, Widths
+from rec_summary.compaction.thinning import KEPT_TAGS, Thinner, Widths
 from rec_summary.records.format import framing
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import RecordFile, Run
@@ -65,7 +65,7 @@ class Piece:
     Attributes:
         nbytes: Its size.
         weight: Its size when it was recorded.
-        fixed: The bytes that stay in any case.
+        fixed: The bytes of graphs and evaluations, which stay.
         records: How many records there are.
         scalars: How many scalars, and how many bytes they take.
         tags: The tags of scalars.
@@ -89,9 +89,7 @@ class Piece:
             self.fixed += nbytes
             return
         self.records += len(batch)
-        landscapes = False
         for (kind, tag), span in batch.series().items():
-            landscapes |= kind in KEPT_KINDS
             if kind != SCALAR:
                 continue
             size = span.values * (len(tag) + _VALUE_BYTES)
@@ -103,14 +101,12 @@ class Piece:
             self.tags.add(tag)
             low, high = self.steps or (span.first_step, span.last_step)
             self.steps = min(low, span.first_step), max(high, span.last_step)
-        if landscapes:
-            self.fixed += nbytes
 
     def widths(self, reduction: float) -> Widths:
         """Returns the widths with which about one byte in `reduction` stays."""
         if reduction <= 1:
             return Widths()
-        if not self.scalars or self.steps is None:
+        if self.steps is None:
             return Widths(0, reduction)
         low, high = self.steps
         wanted = (self.scalar_bytes + self.records * _RECORD_BYTES) / reduction

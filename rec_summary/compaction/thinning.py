@@ -6,6 +6,7 @@ time in wider buckets, gives the same values as thinning once in the wider ones.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -159,7 +160,7 @@ class Thinner:
         reduction = self._widths.reduction
         if last is not None and reduction > 1 and kind not in KEPT_KINDS:
             width = reduction * self._intervals.get((kind, tag), 1.0)
-            shift = min(max(int(np.ceil(np.log2(width))), 0), 62)
+            shift = math.ceil(math.log2(width))
             if last >> shift == step >> shift:
                 return False
         self._kept[kind, tag] = step

@@ -20,6 +20,7 @@ from rec_summary.compaction.rewriting import (
     Piece,
     UnfitFile,
     compacted_name,
+    measure,
     reductions,
     rewrite,
     rewrite_lineage,
@@ -209,15 +210,19 @@ def test_no_bucket_is_stated_to_be_wider_than_all_steps(
 ) -> None:
     head = Event(wall_time=1.0, version="MindSpore.Event:1")
     head.compaction.bucket_steps = stated
-    steps = [event(step, scalar("loss", step)) for step in range(1, 99)]
+    steps = [event(step, scalar("loss", step)) for step in range(70, 99)]
+    steps += [event(step, scalar("auc", step), at=2e9) for step in range(1, 60)]  # a restart
     name = tmp_path / "run" / f"events.compacted-20-0001.out.{summary_name(10).split('.out.')[1]}"
     write_payloads(name, *(each.SerializeToString() for each in [head, *steps]))
     run = Run("run", str(name.parent), list_files(str(name.parent)))
     assert rewrite(run, io.BytesIO(), 10**6, 0).bucket_steps == expected
 
 
+@pytest.mark.parametrize("target", [1, 10**6])
 @pytest.mark.parametrize("stated", [-(1 << 63), (1 << 63) - 1])
-def test_a_size_that_a_head_cannot_mean_is_bounded(tmp_path: Path, stated: int) -> None:
+def test_a_size_that_a_head_cannot_mean_is_bounded(
+    tmp_path: Path, stated: int, target: int
+) -> None:
     head = Event(wall_time=1.0, version="MindSpore.Event:1")
     head.compaction.recorded_bytes = stated
     for stamp in (10, 30):
@@ -225,7 +230,7 @@ def test_a_size_that_a_head_cannot_mean_is_bounded(tmp_path: Path, stated: int) 
         write_payloads(tmp_path / name, head.SerializeToString())
     run = Run("run", str(tmp_path), list_files(str(tmp_path)))
     assert len(run.files) == 2
-    assert 0 <= rewrite(run, io.BytesIO(), 10**6, 0).recorded_bytes <= 1 << 51
+    assert 0 <= rewrite(run, io.BytesIO(), target, 0).recorded_bytes <= 1 << 51
 
 
 def test_the_newest_part_is_complete_and_the_oldest_the_coarsest(tmp_path: Path) -> None:
@@ -241,6 +246,61 @@ def test_the_newest_part_is_complete_and_the_oldest_the_coarsest(tmp_path: Path)
     assert parts[0] < parts[-1] / 4
     assert all(one <= other * 1.5 for one, other in itertools.pairwise(parts))
     assert steps[-500:] == list(range(19_501, 20_001))
+
+
+class Tries(io.BytesIO):
+    """A file that counts how often it is begun."""
+
+    count = 0
+
+    def truncate(self, size: int | None = None) -> int:
+        self.count += 1
+        return super().truncate(size)
+
+
+def landscape(step: int) -> Any:
+    message = event(step)
+    message.summary.value.add(tag=f"landscape_{step}").loss_landscape.metadata.unit = "x" * 3000
+    return message
+
+
+STEPS = range(1, 3001)
+EVALUATION = [scalar("eval/auc", 0.5), scalar("loss", 0.5)]
+GRAPHS = [Event(wall_time=5.0, graph_def=GraphProto(name=str(n) * 20_000)) for n in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("messages", "part"),
+    [
+        ([event(s, scalar("loss", s), scalar("auc", -s)) for s in STEPS], 8),
+        ([event(s, histo("w", [s])) for s in STEPS], 8),
+        ([event(s * 100, histo("w", [s])) for s in STEPS], 8),
+        ([event(s, histo("w", [s]), scalar("loss", s)) for s in STEPS], 8),
+        ([event(s, scalar("loss" if s % 3 else "eval/auc", s)) for s in STEPS], 2),
+        ([event(s, *EVALUATION[s % 3 :], scalar("l", s)) for s in STEPS], 2),
+        ([event(s * 1000, scalar("loss", s), scalar("auc", s)) for s in STEPS], 8),
+        ([event(s, scalar(f"loss_{s % 7}", s)) for s in STEPS], 4),
+        ([event(s, *(scalar(f"m{n}", s + n) for n in range(9))) for s in STEPS[:1000]], 4),
+        ([event(s, scalar("loss", s)) if s % 150 else landscape(s) for s in STEPS], 2),
+        ([*GRAPHS, *(event(s, scalar("loss", s)) for s in STEPS)], 3),
+    ],
+    ids=[
+        *("scalars", "histograms", "rare histograms", "both", "evaluations"),
+        *("evaluations beside others", "wide steps", "tags in turn", "many tags", "landscapes"),
+        "graphs",
+    ],
+)
+def test_a_file_has_the_size_that_is_asked_for(
+    tmp_path: Path, messages: list[Any], part: int
+) -> None:
+    run = write_files(
+        tmp_path / "run", messages[: len(messages) // 2], messages[len(messages) // 2 :]
+    )
+    target = run.nbytes // part
+    out = Tries()
+    rewrite(run, out, target, 0)
+    assert 0.5 <= out.tell() / target <= 1.1
+    assert out.count <= 2
 
 
 def test_values_that_a_restart_supersedes_are_left_out(tmp_path: Path) -> None:
@@ -292,6 +352,26 @@ def test_a_record_that_a_crash_cut_short_is_passed_over(tmp_path: Path) -> None:
     assert sorted(values_of(made)["scalar_value", "loss"]) == list(range(1, 8))
 
 
+def test_what_was_measured_is_in_a_bounded_number_of_pieces(tmp_path: Path) -> None:
+    messages = [event(step, scalar("loss", 1.0), histo("w", [step])) for step in range(1, 9_001)]
+    run = write_files(tmp_path / "run", messages[:4_000], messages[4_000:])
+    pieces = measure(run.files, lambda: None).pieces
+    assert 32 < len(pieces) <= 65
+    assert sum(piece.nbytes for piece in pieces) == run.nbytes
+    assert sum(piece.weight for piece in pieces) == run.nbytes  # nothing was compacted
+
+
+def test_the_process_can_rest_while_it_reads(tmp_path: Path) -> None:
+    losses = [event(step, scalar("loss", 1.0)) for step in range(9)]
+    run = write_files(tmp_path / "run", losses, losses)
+    notes = write_files(tmp_path / "notes", [lineage()], [lineage()], suffix="_lineage")
+    rests: list[str] = []
+    rewrite_lineage(notes.files, io.BytesIO(), lambda: rests.append("lineage"))
+    rewrite(run, io.BytesIO(), 10**6, 0, lambda: rests.append("summary"))
+    assert rests.count("lineage") >= 2
+    assert rests.count("summary") >= 4  # each file is measured before
+
+
 def test_reductions_grow_with_age_and_meet_the_target() -> None:
     pieces = [Piece(nbytes=1000, weight=1000.0) for _ in range(64)]
     found = reductions(pieces, 16_000, 0)
@@ -336,10 +416,14 @@ def test_names() -> None:
 def test_the_time_at_which_a_file_was_begun_is_not_that_of_a_value(tmp_path: Path) -> None:
     late = Event(wall_time=9e9, version="MindSpore.Event:1").SerializeToString()
     for stamp in range(10, 14):
-        messages = [
-            event(step, scalar("loss", 1.0)) for step in range(stamp * 100, stamp * 100 + 99)
-        ]
+        steps = range(stamp * 100, stamp * 100 + 99)
+        messages = [event(step, scalar("loss", 1.0)) for step in steps]
+        if stamp == 12:
+            messages[50].wall_time = latest = 2e9
         payloads = [late, *(each.SerializeToString() for each in messages)]
         write_payloads(tmp_path / summary_name(stamp), *payloads)
     run = Run("run", str(tmp_path), list_files(str(tmp_path)))
-    assert rewrite(run, io.BytesIO(), 10**6, 0).last_time == messages[-1].wall_time
+    made, compaction = rewritten(run, 10**6, "made")
+    assert compaction.last_time == latest
+    head = Event.FromString(payloads_of(Path(made.files[0].path))[0])
+    assert head.wall_time == event(1000).wall_time  # the first value
