@@ -21,6 +21,7 @@ from rec_summary.compaction.directory import keep_within
 from rec_summary.records.writing.retention import ENDED
 
 _LEAST_NICE: Final = 19
+_GRACE_SECS: Final = 60.0  # for readers that have a list from before
 
 
 class _WriterEnded(Exception):
@@ -77,9 +78,9 @@ def main(arguments: Sequence[str]) -> int:
                 pace=pacer.rest,
             )
             if done:
-                pacer.wait(commit.GRACE_SECS)
+                pacer.wait(_GRACE_SECS)
         with contextlib.suppress(TimeoutError), commit.locked(directory, int(rank), kind):
-            commit.sweep(directory, int(rank), 0.0)
+            commit.sweep(directory, int(rank))
     except OSError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1

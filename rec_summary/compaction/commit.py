@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from typing import IO, Final
 
@@ -23,7 +22,6 @@ from rec_summary.records.locks import file_lock
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import RecordFile
 
-GRACE_SECS: Final = 60.0
 _TEMPORARY: Final = ".rec_summary-compacting-{}.tmp"
 
 
@@ -94,20 +92,14 @@ def recover(directory: str, rank: int) -> None:
                     _hide(path)
 
 
-def sweep(directory: str, rank: int, grace: float = GRACE_SECS) -> None:
-    """Removes the files that were replaced at least `grace` seconds ago; 0 removes all.
-
-    The clock may have gone back since, or differ from that of a file server.
-    """
+def sweep(directory: str, rank: int) -> None:
+    """Removes the files that were replaced."""
     for name in os.listdir(directory):
         replaced = replaced_name(name)
         if replaced is None or replaced.rank != rank:
             continue
-        path = os.path.join(directory, name)
         with contextlib.suppress(OSError):
-            # A rename changes this time.
-            if grace <= 0.0 or os.lstat(path).st_ctime <= time.time() - grace:
-                os.unlink(path)
+            os.unlink(os.path.join(directory, name))
 
 
 def _hide(path: str) -> None:

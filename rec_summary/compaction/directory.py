@@ -114,7 +114,6 @@ def keep_within(
     *,
     own: Collection[int] = (),
     lock: str | None = None,
-    grace: float = commit.GRACE_SECS,
     pace: Pace = lambda: None,
 ) -> list[Replacement]:
     """Compacts the files of a rank of which a process is writing the newest.
@@ -129,7 +128,6 @@ def keep_within(
         own: The stamps of the files of the process. No two files of a rank have the same, and a
             compacted file keeps that of its first one. It has one of the files open.
         lock: The kind of lock (see `records.locks`).
-        grace: How long replaced files stay for readers, in seconds.
         pace: Called after each portion of work.
 
     Raises:
@@ -142,7 +140,6 @@ def keep_within(
             stack.enter_context(commit.locked(directory, rank, lock))
         except TimeoutError:
             return work.done
-        commit.sweep(directory, rank, grace)
         present = _of_rank(directory, rank)
         if own and not any(is_held(file.path) for file in present):
             raise OSError(errno.ENOLCK, _NO_LOCKS, directory)
@@ -161,7 +158,7 @@ def keep_within(
             ]
             rows, writers = work.rows(files)
             if rank_bytes(directory, rank) > most:
-                commit.sweep(directory, rank, 0.0)  # the budget comes first
+                commit.sweep(directory, rank)  # the budget comes first
             counted = sum(file.nbytes for file in files)
             window = plan.next_window(rows, total_bytes, counted)
             if window is not None:
@@ -305,7 +302,7 @@ def _compact_run(
                     work.compact(files, total_bytes, Fraction(size, max(before, 1)))
                 finally:
                     if in_place:
-                        commit.sweep(run.path, rank, 0.0)
+                        commit.sweep(run.path, rank)
             done += work.done
             left |= work.left
         stay = _without(present, done)
@@ -330,7 +327,7 @@ class _RankWork:
         self.done: list[Replacement] = []
         self.left: dict[str, str] = {}
         self._pace, self._output, self._dry_run = pace, output, dry_run
-        # When values of files were written: the first and the latest; None without values.
+        # When values of complete files were written, from and to; None without values.
         self._times: dict[str, tuple[float, float] | None] = {}
 
     def compact(self, files: Sequence[RecordFile], total_bytes: int, part: Fraction) -> None:
@@ -351,10 +348,10 @@ class _RankWork:
             sizes = [sum(segment.nbytes for segment in row) for row in rows]
             room = share - (size - sum(sizes))
             for row, nbytes in zip(rows, sizes, strict=True):
-                if sum(sizes) > room or len(row) > MOST_FILES:
+                if nbytes and (sum(sizes) > room or len(row) > MOST_FILES):
                     # Of more bytes for the run, these files get this part.
-                    of_more = part * Fraction(nbytes, max(sum(sizes), 1))
-                    target = room * nbytes // max(sum(sizes), 1)
+                    of_more = part * Fraction(nbytes, sum(sizes))
+                    target = room * nbytes // sum(sizes)
                     self.join(row, target, 0, (total_bytes, share, of_more))
             if len(self.left) == before:
                 return
@@ -387,7 +384,7 @@ class _RankWork:
             size = out.tell()
             if budget is not None and size > target * _SLACK + _SLACK_BYTES:
                 total, share, of_more = budget
-                least = total + math.ceil((size - target) / (of_more or 1))
+                least = total + math.ceil((size - target) / of_more)
                 raise BudgetError(
                     three_part(
                         "the budget for a rank of a run",
@@ -446,9 +443,9 @@ class _RankWork:
             if file.name.kind is not Kind.SUMMARY:
                 continue
             is_open = is_held(file.path)
-            if file.path not in self._times or is_open:
+            if file.path not in self._times:
                 self._times[file.path] = _times(file, self._pace)
-            times = self._times[file.path]
+            times = self._times.pop(file.path) if is_open else self._times[file.path]
             if times is not None:
                 writers.at(file, *times)
                 last = writers.homes[os.path.basename(file.path)]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.compaction import commit
 from rec_summary.compaction.directory import (
     BudgetError,
@@ -23,9 +24,22 @@ from rec_summary.compaction.rewriting import compacted_name, rewrite
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run, find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
+from rec_summary.records.writing.retention import MOST_FILES
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
+from rec_summary.series.options import EVERYTHING
+from rec_summary.series.report import Report
+from rec_summary.series.values import finished_scalars
 from tests.support.compacting import BUDGET, check, shown, write_records
-from tests.support.record_dirs import custom, event, lineage, scalar, write_segment
+from tests.support.record_dirs import (
+    custom,
+    event,
+    lineage,
+    scalar,
+    summary_name,
+    train,
+    write_payloads,
+    write_segment,
+)
 
 OLD = 1_700_000_000  # no process writes a file that has not changed since then
 
@@ -155,6 +169,137 @@ def test_where_files_cannot_be_locked_none_is_compacted(tmp_path: Path) -> None:
     assert set(os.listdir(tmp_path)) >= set(before)
     writer.close()
     assert shown(tmp_path)[0] == {"loss": list(range(1, 1000))}
+
+
+def write_both(directory: Path, ours: int, theirs: int) -> tuple[list[RunWriter], list[set[int]]]:
+    """Writes steps of two writers of a rank at once; returns the stamps of each as well."""
+    writers = [RunWriter(directory, 0, Rotation(max_file_size=1000)) for _ in range(2)]
+    paths: list[set[str]] = [set(), set()]
+    for step in range(1, max(ours, theirs) + 1):
+        for writer, last, written in zip(writers, (ours, theirs), paths, strict=True):
+            if step <= last:
+                writer.write(MessageRecord(event(step, scalar("loss", step), at=1e9 + step)))
+            written.update(writer.paths)
+    for writer in writers:
+        writer.flush()
+    files = list_files(str(directory))
+    return writers, [{file.name.stamp for file in files if file.path in own} for own in paths]
+
+
+@pytest.mark.parametrize("steps_of_theirs", [0, 200, 2000])
+def test_a_writer_has_the_room_that_another_one_of_its_rank_leaves_or_half_of_the_budget(
+    tmp_path: Path, steps_of_theirs: int
+) -> None:
+    writers, (own, other) = write_both(tmp_path, 1000, steps_of_theirs)
+    budget = 32_000
+    theirs = {
+        f.path: Path(f.path).read_bytes()
+        for f in list_files(str(tmp_path))
+        if f.name.stamp in other
+    }
+    assert keep_within(str(tmp_path), 0, budget, own=own)
+    part = max(budget - sum(map(len, theirs.values())), budget // 2)
+    ours = sum(file.nbytes for file in list_files(str(tmp_path)) if file.name.stamp in own)
+    assert 0.75 * part < ours <= part
+    assert {path: Path(path).read_bytes() for path in theirs} == theirs
+    for writer in writers:
+        writer.close()
+
+
+def test_a_writer_compacts_the_files_of_those_that_have_ended(tmp_path: Path) -> None:
+    writers, (own, _) = write_both(tmp_path, 310, 2000)
+    writers[1].close()
+    keep_within(str(tmp_path), 0, 32_000, own=own)
+    assert sum(file.nbytes for file in list_files(str(tmp_path))) <= 32_000
+    writers[0].close()
+    [run] = find_runs(tmp_path)
+    found = {
+        writer.number: columns.steps[[0, -1]].tolist()
+        for writer, columns in finished_scalars(run, EVERYTHING, Report())
+    }
+    assert found == {1: [1, 310], 2: [1, 2000]}  # two writers, of which none continues the other
+
+
+def test_what_was_written_after_a_file_was_listed_says_whose_it_is(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path, 0)
+    writer.write(MessageRecord(event(1, scalar("loss", 1), at=10)))
+    writer.flush()
+    work = _RankWork()
+    assert work.rows(list_files(str(tmp_path)))[0] == []  # it is being written
+    writer.write(MessageRecord(event(2, scalar("loss", 2), at=20)))
+    writer.close()
+    write_segment(tmp_path, event(1, scalar("loss", 3), at=15))  # of another writer at this time
+    rows, _ = work.rows(list_files(str(tmp_path)))
+    assert [len(row) for row in rows] == [1, 1]
+
+
+@pytest.mark.parametrize(("count", "is_damaged", "left"), [(8, 0, 8), (9, 0, 1), (10, 1, 2)])
+def test_more_than_a_number_of_lineage_files_are_joined(
+    tmp_path: Path, count: int, left: int, *, is_damaged: bool
+) -> None:
+    paths = [
+        write_segment(tmp_path, lineage(user_defined_info=custom({"start": start})))[1]
+        for start in range(count)
+    ]
+    if is_damaged:
+        damaged(paths[3])
+    keep_within(str(tmp_path), 0, 10**6)
+    files = [file for file in list_files(str(tmp_path)) if file.name.kind is Kind.LINEAGE]
+    assert len(files) == left
+
+
+def test_the_states_of_a_long_training_become_one_before_they_take_the_room_of_values(
+    tmp_path: Path,
+) -> None:
+    states = [lineage(train_lineage=train(status=RunState.RUNNING, step=s)) for s in range(99)]
+    _, path = write_segment(tmp_path, *states)
+    nbytes = path.stat().st_size
+    assert keep_within(str(tmp_path), 0, nbytes * 100) == []  # it takes little
+    [done] = keep_within(str(tmp_path), 0, nbytes * 32)
+    assert (done.kind, done.bytes_before) == ("lineage", nbytes)
+    assert done.bytes_after < nbytes / 20
+    assert keep_within(str(tmp_path), 0, nbytes * 32) == []  # once
+
+
+def test_what_always_stays_may_be_larger_than_its_part(tmp_path: Path) -> None:
+    for first in range(1, 2001, 500):
+        steps = range(first, first + 500)
+        write_segment(tmp_path, *(event(step, scalar("eval/auc", step)) for step in steps))
+    assert keep_within(str(tmp_path), 0, 10_000)
+    assert shown(tmp_path)[0] == {"eval/auc": list(range(1, 2001))}
+
+
+@pytest.mark.parametrize(("part", "is_enough"), [(0.85, True), (0.75, False)])
+def test_a_run_may_be_a_quarter_larger_than_its_budget(
+    tmp_path: Path, part: float, *, is_enough: bool
+) -> None:
+    records = tmp_path / "run"
+    write_segment(records, *(event(step, scalar("eval/auc", step)) for step in range(9000)))
+    rested(records)
+    budget = int(find_runs(records)[0].nbytes * part)
+    if is_enough:
+        compact(records, budget)
+    else:
+        with pytest.raises(BudgetError):
+            compact(records, budget)
+
+
+@pytest.mark.parametrize("count", [MOST_FILES, MOST_FILES + 1])
+def test_many_files_are_joined_although_there_is_room(tmp_path: Path, count: int) -> None:
+    records = tmp_path / "run"
+    for step in range(1, count + 1):
+        message = event(step, scalar("loss", step))
+        write_payloads(records / summary_name(step), message.SerializeToString())
+    rested(records)
+    [done] = compact(records, find_runs(records)[0].nbytes)  # exactly
+    assert len(done.replaced) == (count > MOST_FILES)
+
+
+def test_many_files_without_records_are_within_any_budget(tmp_path: Path) -> None:
+    for stamp in range(200):
+        write_payloads(tmp_path / summary_name(stamp))
+    rested(tmp_path)
+    compact(tmp_path, 100)
 
 
 def test_a_file_that_was_being_created_is_not_replaced(tmp_path: Path) -> None:

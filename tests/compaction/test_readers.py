@@ -45,7 +45,7 @@ def _steps(first: int, last: int) -> list[object]:
 
 
 def compact(records: Path) -> None:
-    assert keep_within(str(records / "run"), 0, BUDGET, grace=0.0)
+    assert keep_within(str(records / "run"), 0, BUDGET)
 
 
 def losses(logdir: Path) -> list[int]:
@@ -120,7 +120,7 @@ def test_a_follower_goes_on(records: Path, logdir: Path) -> None:
         for first in range(1, 3001, 500):
             write(writer, *_steps(first, first + 499))
             await_loss(logdir, first + 499)
-            keep_within(str(records / "run"), 0, BUDGET, own=writer_stamps(writer), grace=0.0)
+            keep_within(str(records / "run"), 0, BUDGET, own=writer_stamps(writer))
         write(writer, *_steps(3001, 3010))
         await_loss(logdir, 3010)
     writer.close()

@@ -40,7 +40,7 @@ def test_a_killed_compaction_loses_nothing_and_shows_nothing_twice(
         place = chance.randint(1, calls)
         assert compact(killed, place).returncode == -9, f"at call {place} of {calls}"
         check(killed)
-        keep_within(str(killed), 0, BUDGET, grace=0.0)  # what was begun is completed
+        keep_within(str(killed), 0, BUDGET)  # what was begun is completed
         check(killed)
         ledger.survived(fault, 1, 1)
         shutil.rmtree(killed)
@@ -60,10 +60,10 @@ def test_a_disk_that_is_full_while_records_are_compacted_costs_none(
             ledger.tried(fault)
             folder = shutil.copytree(records, disk / "run")
             with pytest.raises(OSError, match="No space left"):
-                keep_within(str(folder), 0, BUDGET, grace=0.0)
+                keep_within(str(folder), 0, BUDGET)
             check(folder, complete=True)
             grow()
-            assert keep_within(str(folder), 0, BUDGET, grace=0.0)
+            assert keep_within(str(folder), 0, BUDGET)
             check(folder)
             ledger.survived(fault, 1, 1)
 
@@ -106,7 +106,7 @@ def test_a_collector_that_is_killed_while_it_compacts_loses_nothing(
             assert left.steps[0] == 1
             assert left.steps[-1] >= flushed
             assert left.steps[-1] - left.steps[-100] == 99  # the newest part is complete
-            keep_within(str(folder), 0, LEAST_BYTES, grace=0.0)  # what was begun is completed
+            keep_within(str(folder), 0, LEAST_BYTES)  # what was begun is completed
         ledger.survived(fault, 1, 1)
         shutil.rmtree(folder)
 

@@ -34,7 +34,7 @@ def main(directory: str, total_bytes: int, number: int) -> None:
     for name in ("rename", "replace", "fsync", "unlink", "utime"):
         setattr(os, name, counted(getattr(os, name)))
     files.create_plain = counted(files.create_plain)
-    keep_within(directory, 0, total_bytes, grace=0.0)
+    keep_within(directory, 0, total_bytes)
     print(calls)
 
 
