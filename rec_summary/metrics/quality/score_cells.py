@@ -71,9 +71,12 @@ def levels_of(codes: Codes) -> Levels:
 
 
 def joints_of(codes: Codes) -> Levels:
-    """Returns the level of the smallest cell around each two neighbours, shape (cells - 1,)."""
-    widths = widths_of(codes)
-    return highest_bits((codes[1:] ^ codes[:-1]) | widths[1:] | widths[:-1])
+    """Returns the level of the smallest cell around each two neighbours, shape (cells - 1,).
+
+    The codes rise. If the higher cell contains the lower one, its level is that of the highest bit
+    in which they differ.
+    """
+    return highest_bits((codes[1:] ^ codes[:-1]) | widths_of(codes[:-1]))
 
 
 def around(codes: Codes, levels: Levels) -> Codes:

@@ -321,8 +321,6 @@ class ScoreOrder(Scalable):
         most = self.cells if self._closing else _ROOM * self.cells
         gather = self._seen > self._most // 2
         self._seen, self._closing = 0, False
-        if not self._examples and not self._merged and len(self._codes) <= most:
-            return
         if gather:
             (self._codes, self._weights), *self._merged = _gathered(*self._taken(), self.cells)
             if self._size() <= most:
@@ -438,7 +436,6 @@ def _joined(codes: Codes, weights: Floats, cells: int) -> tuple[Codes, Floats]:
     """Makes neighbours of different cells by rising code one, so that at most `cells` are left."""
     widths = widths_of(codes)
     joints = codes[1:] ^ codes[:-1]
-    joints |= widths[1:]
     joints |= widths[:-1]
     # Shares of clicks and of non-clicks, so that few clicks are as important as many non-clicks.
     sums = np.cumsum(weights, axis=1)
@@ -452,7 +449,7 @@ def _joined(codes: Codes, weights: Floats, cells: int) -> tuple[Codes, Floats]:
     ends = np.append(np.flatnonzero(cut), len(codes) - 1)
     starts = np.append(0, ends[:-1] + 1)
     # Whatever is between two cells is in the smallest cell around both.
-    inner = (codes[starts] ^ codes[ends]) | widths[starts] | widths[ends]
+    inner = (codes[starts] ^ codes[ends]) | widths[starts]
     ended = sums[:, ends]
     ended[:, 1:] -= sums[:, ends[:-1]]
     return around(codes[starts], highest_bits(inner)), ended
@@ -488,7 +485,7 @@ def _cuts(
     lowest = codes[before] - (widths[before] - ONE)
     highest = codes[after] + (widths[after] - ONE)
     # The smallest cell around a joint's segment, and around the joint and one beside the segment.
-    around_own = (codes[starts] ^ codes[ends]) | widths[starts] | widths[ends]
+    around_own = (codes[starts] ^ codes[ends]) | widths[starts]
     least = np.repeat(lowest, lengths)
     least ^= codes[:-1]
     if not skipped[0]:

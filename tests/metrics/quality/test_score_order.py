@@ -1,5 +1,6 @@
 """The order of scores: AUC on streams of all kinds, against scikit-learn."""
 
+import collections
 import math
 
 import numpy as np
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.score_cells import bin_edges
-from rec_summary.metrics.quality.score_order import ScoreOrder
+from rec_summary.metrics.quality.score_cells import ONE, around, bin_edges, keys_of
+from rec_summary.metrics.quality.score_order import ScoreOrder, _gathered
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
 
 
@@ -86,22 +87,51 @@ def test_cells_become_one_when_there_are_too_many():
     assert order.positives.sum() + order.negatives.sum() == 40_960
 
 
-def test_cells_wider_than_those_that_examples_are_counted_in():
-    wide = ScoreOrder(64)
-    wide.update(np.linspace(0, 1, 4000), np.arange(4000) % 2)
-    wide.seal()
-    arrays = wide.arrays()
-    levels = np.log2(arrays["codes"] & -arrays["codes"])
-    wide_ones = levels > 49
-    assert wide_ones.any()
-    columns = {name: arrays[name][wide_ones] for name in ("codes", "negatives", "positives")}
-    for seen in (1500, 2000):
-        state = ScoreOrder.from_arrays({**arrays, **columns, "seen": np.array(seen)})
-        state.update(np.zeros(2048 - seen), np.zeros(2048 - seen))
-        assert state.negatives.sum() == columns["negatives"].sum() + 2048 - seen
-        state = ScoreOrder.from_arrays({**arrays, **columns, "seen": np.array(seen)})
-        state.seal()
-        assert state.positives.sum() == columns["positives"].sum()
+def one_by_one(marks, codes, weights, cells):
+    """Returns what `_gathered` returns, as dictionaries of weights by code, in plain Python."""
+    level = 53 - (cells // 2).bit_length()
+    low, high = (int(key) >> level for key in keys_of(np.array([2.0**-25, 1 - 2.0**-25])))
+    each = [(int(mark) | 1, 1 - int(mark) % 2, int(mark) % 2) for mark in marks]
+    each += zip(codes.tolist(), *weights.tolist(), strict=True)
+    totals = [max(sum(column), 1e-9) for column in list(zip(*each, strict=True))[1:]]
+    inside, shares = {}, collections.Counter()
+    for index, (code, *pair) in enumerate(each):
+        if code & -code <= 1 << level:
+            inside[index] = min(max(code >> level + 1, low), high)
+            shares[inside[index]] += sum(w / total for w, total in zip(pair, totals, strict=True))
+    small = {at for at, share in shares.items() if 0 < share <= 3 / cells and low < at < high}
+    few = sum(share > 0 for share in shares.values()) <= cells
+    parts = [collections.defaultdict(lambda: [0, 0]) for _ in range(1 if few else 2)]
+    for index, (code, *pair) in enumerate(each):
+        is_counted = not few and inside.get(index) in small
+        key = (2 * inside[index] + 1) << level if is_counted else code
+        for row in range(2):
+            parts[is_counted][key][row] += pair[row]
+    return [dict(part) for part in parts]
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32),
+    examples=st.sampled_from([0, 20, 900]),
+    others=st.sampled_from([0, 5, 900]),
+    spread=st.sampled_from([0.01, 3.0, 15.0]),
+    middle=st.sampled_from([0, 0, -30, 30]),
+)
+def test_examples_and_cells_in_small_cells_are_counted_there(
+    seed, examples, others, spread, middle
+):
+    """Not those in cells with many or in wider ones, nor at the ends, where others count as well."""
+    random = np.random.default_rng(seed)
+    scores, labels = calibrated(random, examples + others + 1, middle, spread)
+    marks = keys_of(scores.astype(float)) << ONE | labels.astype(np.uint64)
+    levels = random.choice([0, 40, 46, 47, 48, 60], others + 1)
+    codes = around(marks[examples:] | ONE, levels)
+    weights = random.integers(0, 3, (2, others + 1)).astype(float)
+    expected = one_by_one(marks[:examples], codes, weights, 64)
+    found = _gathered(marks[:examples], codes, weights, 64)
+    assert all((codes[1:] > codes[:-1]).all() for codes, _ in found)
+    assert [dict(zip(c.tolist(), w.T.tolist(), strict=True)) for c, w in found] == expected
 
 
 def test_a_copy_to_be_read_has_few_cells_and_leaves_the_state_as_it_was():
@@ -171,6 +201,8 @@ def test_scores_are_in_the_cell_of_their_bin(bins):
     area = order.auc()
     assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound
     assert area.error_bound <= 0.6 / (bins / 32)
+    used = np.flatnonzero(np.histogram(scores, bin_edges(bins))[0])
+    assert order.scored().lower.tolist() == bin_edges(bins)[used].tolist()
     order.update(scores, labels)
     area = order.auc()
     assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound
