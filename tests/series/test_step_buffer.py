@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -182,6 +183,24 @@ def test_values_that_are_passed_on_before_a_restart_is_recognised_come_again() -
         value.tag for batch in buffer.end() for record in batch.records() for value in record.values
     ]
     assert held == ["z", "loss"]
+
+
+@pytest.mark.parametrize(("path", "is_of_the_new_start"), [("first", False), ("second", True)])
+def test_a_value_at_the_beginning_of_a_file_is_of_the_start_that_follows(
+    path: str, is_of_the_new_start: bool
+) -> None:
+    """Such a value may be of any step: steps go back behind it only."""
+    buffer = StepBuffer("run", Report())
+    rows = [
+        ("first", 9, scalar("loss", 1)),
+        (path, 12, picture("p", 2)),
+        (path, 5, scalar("loss", 3)),
+    ]
+    for offset, (file, step, value) in enumerate(rows):
+        message = Event(wall_time=1.0, step=step, summary=Summary(value=[value]))
+        finished = buffer.add(Record(file, offset, 10, 1.0, message))
+    [restart] = (each for each in finished if isinstance(each, Restart))
+    assert [record.step for record in restart.again] == [12] * is_of_the_new_start
 
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 6)), max_size=40)

@@ -103,10 +103,11 @@ def test_signalling_nan(more: tuple[Any, ...]) -> None:
     both([framed(payloads)])
 
 
-def test_values_that_are_held_begin_series_of_counts() -> None:
-    """At step 10 a histogram has a NaN; from there on the count of NaN is shown."""
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_values_that_are_held_begin_series_of_counts(odd: float) -> None:
+    """At step 10 a histogram has one that is not finite; from there on their number is shown."""
     numbers = [[1.0, 2.0, n] for n in range(1, 60)]
-    numbers[9].append(math.nan)
+    numbers[9].append(odd)
     both([framed([recorded(n, histo("w", each)) for n, each in enumerate(numbers, start=1)])])
 
 
