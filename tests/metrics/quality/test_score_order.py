@@ -121,7 +121,7 @@ def one_by_one(marks, codes, weights, cells):
 def test_examples_and_cells_in_small_cells_are_counted_there(
     seed, examples, others, spread, middle
 ):
-    """Not those in cells with many or in wider ones, nor at the ends, where others count as well."""
+    """Not those in cells with many or in wider ones, nor at the ends, where others count too."""
     random = np.random.default_rng(seed)
     scores, labels = calibrated(random, examples + others + 1, middle, spread)
     marks = keys_of(scores.astype(float)) << ONE | labels.astype(np.uint64)
