@@ -2,7 +2,7 @@
 
     rule      = [ name ":" ] ( [ tag ] "no data for" time | tag condition [ "for" span ] )
     condition = ( ">" | ">=" | "<" | "<=" | "==" | "!=" ) number
-              | "is nan" | "is not finite"
+              | "is not finite"
               | ( "drops" | "rises" ) number [ "%" ] "within" span
     span      = time | number "steps"
     time      = number ( "s" | "m" | "h" | "d" )
@@ -149,10 +149,9 @@ class Compare:
 
 @dataclass(frozen=True)
 class NotFinite:
-    """A value that is NaN or, if `infinite`, NaN or infinite."""
+    """A value that is NaN or infinite."""
 
     tag: Pattern
-    infinite: bool = True
 
 
 @dataclass(frozen=True)
@@ -330,11 +329,8 @@ class _Parser:
         if compared is not None:
             return Compare(tag, compared[1], self._number())
         if self._took("is"):
-            if self._took("nan"):
-                return NotFinite(tag, infinite=False)
-            if not self._sees("not"):
-                raise self._wrong("`nan` or `not finite`")
-            self._expect("not", "finite")
+            if not self._took(r"not\s+finite"):
+                raise self._wrong("`not finite`")
             return NotFinite(tag)
         rises = self._took("rises")
         if not rises and not self._took("drops"):

@@ -5,7 +5,7 @@ are judged together, as arrays, with the same result as one after another:
 
 * An alert fires at the first value at which its condition has held, without a break, for as long
   as `for` says. It is resolved at the first value at which the condition does not hold.
-* NaN is neither greater nor less than anything: only `is nan` and `is not finite` judge it. Other
+* NaN is neither greater nor less than anything: only `is not finite` judges it. Other
   conditions skip it: a firing alert goes on firing, a waiting one goes on waiting.
 * Where training goes back to an earlier step, `drops` and `rises` forget the values of later
   steps, and those before count again. If it goes back behind the step where a condition began to
@@ -157,7 +157,7 @@ class ValueAlert(_Alert):
             holds: Flags = COMPARISONS[condition.operator](numbers, float32(condition.number))
             return holds, None
         if isinstance(condition, NotFinite):
-            return ~np.isfinite(numbers) if condition.infinite else np.isnan(numbers), None
+            return ~np.isfinite(numbers), None
         assert isinstance(condition, Change)
         assert self._window is not None
         sign = -1.0 if condition.rises else 1.0

@@ -67,7 +67,7 @@ def _holds(condition: Any, past: list[Point]) -> bool | None:
     """Whether a condition holds at the last value of the past; None if that is skipped."""
     value = past[-1].value
     if isinstance(condition, NotFinite):
-        return math.isnan(value) or (condition.infinite and math.isinf(value))
+        return not math.isfinite(value)
     if math.isnan(value):
         return None
     if isinstance(condition, Compare):

@@ -46,7 +46,7 @@ STEPS = st.builds(Span, st.integers(min_value=1, max_value=2**62).map(float), st
 SPANS = TIMES | STEPS
 CONDITIONS = st.one_of(
     st.builds(Compare, TAGS, st.sampled_from(list(COMPARISONS)), NUMBERS),
-    st.builds(NotFinite, TAGS, st.booleans()),
+    st.builds(NotFinite, TAGS),
     st.builds(Change, TAGS, st.booleans(), AMOUNTS, st.booleans(), SPANS),
 )
 NAMES = st.none() | st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,8}", fullmatch=True).filter(
@@ -73,8 +73,8 @@ def written(part: Any) -> str:
             return f"{written(amount)} {unit}"
         case Compare(tag, operator, number):
             return f"{written(tag)} {operator} {written(number)}"
-        case NotFinite(tag, infinite):
-            return f"{written(tag)} is {'not finite' if infinite else 'nan'}"
+        case NotFinite(tag):
+            return f"{written(tag)} is not finite"
         case Change(tag, rises, amount, relative, within):
             change = f"{'rises' if rises else 'drops'} {written(amount)}{'%' if relative else ''}"
             return f"{written(tag)} {change} within {written(within)}"
@@ -115,7 +115,7 @@ LOSS = Pattern("loss")
     [
         ("loss>1", Rule(Compare(LOSS, ">", 1))),
         ("  loss\t>=  -2e-3 ", Rule(Compare(LOSS, ">=", -0.002))),
-        ("LOSS IS NAN", Rule(NotFinite(Pattern("LOSS"), infinite=False))),
+        ("LOSS IS Not Finite", Rule(NotFinite(Pattern("LOSS")))),
         ("loss is not finite for 100 STEPS", Rule(NotFinite(LOSS), Span(100, "steps"))),
         ("loss > 1 for 1 step", Rule(Compare(LOSS, ">", 1), Span(1, "steps"))),
         ("loss > 1 for 1.5 h", Rule(Compare(LOSS, ">", 1), Span(1.5, "h"))),
@@ -150,6 +150,7 @@ def test_what_a_rule_means(text: str, rule: Rule) -> None:
         ("loss > high", 7, "a number"),
         ("loss > nan", 7, "a number"),
         ("loss > 1e39", 7, "float32"),
+        ("loss is nan", 8, "`not finite`"),
         ("loss = 1", 5, "`==`"),
         ('"loss > 1', 0, "closing quotation mark"),
         ('"" > 1', 0, "a tag"),

@@ -42,7 +42,7 @@ Examples:
   rec-summary watch records --once || echo 'something is wrong'
 
 \b
-A rule: TAG > NUMBER (also >= < <= == !=), TAG is nan, TAG is not finite, or
+A rule: TAG > NUMBER (also >= < <= == !=), TAG is not finite, or
 TAG drops 5% within 10m (also rises; 0.02 for 5%; 500 steps for 10m), each
 optionally followed by: for 5m, for 100 steps. Or: no data for 10m, TAG no
 data for 10m. NAME: in front gives the rule a name. See docs/alerts.md.
