@@ -184,9 +184,8 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
     values.put(f"recalibrated_entropy/{window}", others.recalibrated)
     values.put(f"entropy_of_clicks/{window}", others.of_clicks)
     if state.negative_rate < 1:
-        original = score_quality.original_quality(order, state.negative_rate)
-        values.put(f"original_calibration/{window}", original.calibration)
-        values.put(f"original_entropy/{window}", original.normalised_entropy)
+        original = score_quality.original_calibration(order, state.negative_rate)
+        values.put(f"original_calibration/{window}", original)
     for precision in state.precisions:
         name = f"{100 * precision:.12g}"
         threshold = score_quality.threshold_at(order, precision)

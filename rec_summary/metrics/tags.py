@@ -81,7 +81,7 @@ GROUPS: Final = frozenset(
         *("lists_counted", "lists_standard_error", "lists_sampled_share", "lists_spread_share"),
         *("lists_too_long_share", "lists_without_hit_share", "xauc_sampled_share"),
         *("in_batch_candidates", "in_batch_examples"),
-        *("roc_error_bound", "original_calibration", "original_entropy"),
+        *("roc_error_bound", "original_calibration"),
         *("clicks", "click_rate", "examples", "refused", "masked", "missing_labels"),
         *("pr_curve", "reliability", "scores"),
         *("table", "throughput", "freshness", "host", "drift", "states", "slice", "feature"),

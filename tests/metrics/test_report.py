@@ -136,13 +136,12 @@ def test_the_alert_about_a_drop_of_an_auc_is_about_aucs_only() -> None:
     assert found["recommender/grouped_users/lifetime"] == 7
 
 
-def test_the_quality_of_all_examples_is_there_for_sampled_non_clicks() -> None:
+def test_the_calibration_of_all_examples_is_there_for_sampled_non_clicks() -> None:
     state = ClickQuality(128, 0.5)
     state.update(*clicks(1))
     found = read({"quality/lifetime": state}, Detail(curves=False)).scalars
-    expected = score_quality.original_quality(state.order, 0.5)
-    assert found["recommender/original_calibration/lifetime"] == expected.calibration
-    assert found["recommender/original_entropy/lifetime"] == expected.normalised_entropy
+    expected = score_quality.original_calibration(state.order, 0.5)
+    assert found["recommender/original_calibration/lifetime"] == expected
 
 
 def test_every_value_is_in_a_group_and_a_task_has_it_in_its_own_part() -> None:

@@ -178,20 +178,8 @@ def entropies(order: ScoreOrder) -> Entropies:
     return Entropies(float(-(cells.positives @ np.log(scores))) / entropy, float(loss) / entropy)
 
 
-class OriginalQuality(NamedTuple):
-    """The quality for the examples before non-clicks were left out.
-
-    Attributes:
-        calibration: Predicted clicks divided by observed clicks.
-        normalised_entropy: The log loss divided by the entropy of the click rate.
-    """
-
-    calibration: float
-    normalised_entropy: float
-
-
-def original_quality(order: ScoreOrder, negative_rate: float) -> OriginalQuality:
-    """Returns the quality for all examples, of which training had a sample of the non-clicks.
+def original_calibration(order: ScoreOrder, negative_rate: float) -> float:
+    """Returns predicted clicks divided by observed clicks, before non-clicks were left out.
 
     A score p of the sample stands for p / (p + (1 - p) / negative_rate), and each non-click for
     1 / negative_rate of them.
@@ -202,16 +190,12 @@ def original_quality(order: ScoreOrder, negative_rate: float) -> OriginalQuality
         negative_rate: The share of non-clicks that training had, above 0 and at most 1.
     """
     cells = order.scored()
-    clicks, others = float(cells.positives.sum()), float(cells.negatives.sum()) / negative_rate
-    if not clicks or not others:
-        return OriginalQuality(math.nan, math.nan)
+    clicks, negatives = float(cells.positives.sum()), cells.negatives / negative_rate
+    if not clicks or not negatives.any():
+        return math.nan
     scores = np.clip(cells.middle, LEAST_SCORE, 1.0 - LEAST_SCORE)
-    negatives = cells.negatives / negative_rate
-    rest = (1.0 - scores) / negative_rate
-    original = scores / (scores + rest)
-    predicted = float((cells.positives + negatives) @ original)
-    loss = -(cells.positives @ np.log(original) + negatives @ np.log(rest / (scores + rest)))
-    return OriginalQuality(predicted / clicks, float(loss) / _entropy(clicks, others))
+    original = scores / (scores + (1.0 - scores) / negative_rate)
+    return float((cells.positives + negatives) @ original) / clicks
 
 
 @dataclass(frozen=True)

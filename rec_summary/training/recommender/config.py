@@ -84,7 +84,7 @@ class RecommenderMetrics:
         logits: Whether predictions are log-odds and not probabilities.
         weights: The weights of examples; all 1 if None.
         negative_rate: The share of non-clicks that the training has, above 0; below 1, the
-            calibration and the normalised entropy of all examples are recorded as well.
+            calibration of all examples is recorded as well.
         users: Integer or string ids, for the AUC within each user.
         lists: Integer or string ids of the session or request that each example is a part of, for
             NDCG and other metrics of its list.

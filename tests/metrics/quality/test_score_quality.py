@@ -12,7 +12,7 @@ from rec_summary.metrics.quality.score_quality import (
     average_precision,
     entropies,
     expected_calibration_error,
-    original_quality,
+    original_calibration,
     pr_curve,
     reliability,
     threshold_at,
@@ -154,9 +154,9 @@ def test_calibration_error_distinguishes_the_calibrated_from_the_overconfident()
     assert expected_calibration_error(counted(doubled, labels)) == pytest.approx(by_hand, rel=0.05)
 
 
-def entropy_of(labels, weights=None):
-    rate = np.average(labels, weights=weights)
-    return log_loss(labels, np.full(len(labels), rate), sample_weight=weights)
+def entropy_of(labels):
+    rate = np.mean(labels)
+    return log_loss(labels, np.full(len(labels), rate))
 
 
 @pytest.mark.parametrize("wrong", [0.3, 1.0, 4.0])
@@ -182,18 +182,16 @@ def test_other_entropies_are_those_of_scikit_learn(middle, wrong):
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 1.0])
-def test_quality_before_non_clicks_were_left_out(rate):
+def test_calibration_before_non_clicks_were_left_out(rate):
     rng = np.random.default_rng(10)
     scores, labels = calibrated(rng, 400_000, -3)
     kept = (labels == 1) | (rng.random(len(labels)) < rate)
     original, labels = scores[kept].astype(np.float64), labels[kept]
     sampled = original / (original + (1 - original) * rate)  # what a model of the sample learns
-    found = original_quality(counted(sampled, labels), rate)
+    found = original_calibration(counted(sampled, labels), rate)
     weights = np.where(labels == 1, 1, 1 / rate)
-    assert found.calibration == pytest.approx(weights @ original / labels.sum(), rel=1e-3)
-    assert abs(found.calibration - 1) < 0.05
-    expected = log_loss(labels, original, sample_weight=weights) / entropy_of(labels, weights)
-    assert found.normalised_entropy == pytest.approx(expected, rel=2e-4)
+    assert found == pytest.approx(weights @ original / labels.sum(), rel=1e-3)
+    assert abs(found - 1) < 0.05
 
 
 def test_nothing_counted_is_nan():
@@ -202,7 +200,7 @@ def test_nothing_counted_is_nan():
     assert reliability(empty).weights.shape == (0,)
     for one_kind in (empty, counted([0.5, 0.6], [1, 1])):
         assert all(math.isnan(each) for each in entropies(one_kind))
-        assert all(math.isnan(each) for each in original_quality(one_kind, 0.5))
+        assert math.isnan(original_calibration(one_kind, 0.5))
     assert math.isnan(LogLoss().calibration_free_entropy())
 
 
@@ -283,14 +281,6 @@ def test_one_score_is_recalibrated_to_the_click_rate(score):
     assert found.recalibrated == pytest.approx(1, abs=1e-12)
     loss = -0.3 * math.log(max(score, 1e-7))
     assert found.of_clicks == pytest.approx(loss / entropy_of(labels), rel=1e-9)
-
-
-def test_scores_of_0_and_1_are_no_infinite_loss():
-    scores, labels = [0.0, 1.0, 0.5], [1, 0, 1]
-    loss = LogLoss()
-    loss.update(scores, labels)
-    found = original_quality(counted(scores, labels), 1.0)
-    assert found.normalised_entropy == pytest.approx(loss.normalised_entropy(), rel=1e-9)
 
 
 def test_groups_of_the_calibration_error_count_by_their_weight():
