@@ -16,7 +16,6 @@ from rec_summary.records.checkpoints.sparse import BASE, ROWS, VALUES, dense_nam
 
 FEWEST: Final = 3
 TOUCHED: Final = "touched"
-_MOST_BASES: Final = 100
 
 # Statistics of normalisation layers are measured, not learned: they do not move.
 _MEASURED: Final = re.compile(r"(^|\.)moving_(mean|variance)$")
@@ -33,7 +32,7 @@ class Checkpoint:
     """
 
     def __init__(self, metadata: Metadata, number: int) -> None:
-        """Opens a checkpoint, and those that it is based on.
+        """Opens a checkpoint, and the one that it is based on.
 
         Args:
             metadata: The metadata of the run.
@@ -42,14 +41,14 @@ class Checkpoint:
         Raises:
             SourceError: A checkpoint is missing or cannot be read.
         """
-        self._files: list[CheckpointFile] = []  # each is based on the next one
+        self._files: list[CheckpointFile] = []  # the checkpoint, and its base if it is sparse
         self._whole: dict[str, int] = {}  # which of them has a whole parameter
         try:
             self._open(metadata, number)
             present = [frozenset(file.names) for file in self._files]
             for name in map(dense_name, self._files[0].names):
                 if name != BASE:
-                    self._whole[name] = self._find(name, present)
+                    self._whole[name] = self._find(name, *present)
         except BaseException:
             self.close()
             raise
@@ -58,7 +57,7 @@ class Checkpoint:
 
     @property
     def paths(self) -> list[str]:
-        """The files of this checkpoint and of those that it is based on."""
+        """The files of this checkpoint and of the one that it is based on."""
         return [file.path for file in self._files]
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -77,15 +76,14 @@ class Checkpoint:
         """
         index = self._whole[name]
         array = _read(self._files[index].array, name)
-        for file in reversed(self._files[:index]):
-            rows, values = (_read(file.array, name + part) for part in (ROWS, VALUES))
-            try:
-                array = restored(array, rows, values)
-            except ValueError as error:
-                received = verbatim(f"{file.path}: {error}")
-                expected = "rows of the base checkpoint"
-                raise SourceError(three_part(f"the rows of {name}", received, expected)) from error
-        return array
+        if not index:
+            return array
+        rows, values = (_read(self._files[0].array, name + part) for part in (ROWS, VALUES))
+        try:
+            return restored(array, rows, values)
+        except ValueError as error:
+            received, expected = verbatim(f"{self.path}: {error}"), "rows of the base checkpoint"
+            raise SourceError(three_part(f"the rows of {name}", received, expected)) from error
 
     def elements(self, name: str, start: int, stop: int) -> Array:
         """Returns elements of a parameter, in the order of its rows.
@@ -103,43 +101,41 @@ class Checkpoint:
             file.close()
 
     def _open(self, metadata: Metadata, number: int) -> None:
-        """Opens the files, each once: none is based on itself."""
-        names = dict(metadata.files)
-        while True:
-            what = f"checkpoint {number} of the loss landscape"
-            name = names.pop(number, None)
-            if name is None:
-                kept = ", ".join(map(str, sorted(names))) or "none"
-                raise SourceError(three_part(what, verbatim("none"), f"one of those kept: {kept}"))
-            path = os.path.join(metadata.folder, name)
-            try:
-                with os_errors_as(SourceError, what, path, "a readable file"):
-                    file = CheckpointFile(path)
-            except CheckpointError as error:
-                raise SourceError(str(error)) from error
-            self._files.append(file)
-            if BASE not in file.names:
-                return
-            if len(self._files) > _MOST_BASES:
-                what = "the number of checkpoints that are based on each other"
-                raise SourceError(three_part(what, verbatim("more"), f"at most {_MOST_BASES}"))
-            base = _read(file.array, BASE)
-            if base.size != 1 or base.dtype.kind not in "iu":
-                received = verbatim(f"{base.shape} of {base.dtype}")
-                what, expected = f"the base of the checkpoint {path}", "the number of a checkpoint"
-                raise SourceError(three_part(what, received, expected))
-            number = int(base.reshape(()))
+        """Opens the checkpoint, and its base if it is sparse."""
+        file = self._opened(metadata, number)
+        if BASE not in file.names:
+            return
+        base, what = _read(file.array, BASE), f"the base of the checkpoint {file.path}"
+        if base.size != 1 or base.dtype.kind not in "iu":
+            received = verbatim(f"{base.shape} of {base.dtype}")
+            raise SourceError(three_part(what, received, "the number of a checkpoint"))
+        whole = self._opened(metadata, int(base.reshape(())))
+        if BASE in whole.names:
+            received = verbatim(f"{whole.path}, which is sparse")
+            raise SourceError(three_part(what, received, "a checkpoint with whole tables"))
 
-    def _find(self, name: str, present: Sequence[frozenset[str]]) -> int:
-        """Returns which file has a parameter whole; those in front of it have rows of it."""
-        for place, names in enumerate(present):
-            if name in names:
-                return place
-            parts = {name + ROWS, name + VALUES} & names
-            if len(parts) < 2:
-                break
-        path = self._files[place if parts else place - 1].path  # the last one that has rows of it
-        received = verbatim(f"{path}: rows without values, or without a base")
+    def _opened(self, metadata: Metadata, number: int) -> CheckpointFile:
+        what, name = f"checkpoint {number} of the loss landscape", metadata.files.get(number)
+        if name is None:
+            kept = ", ".join(map(str, sorted(metadata.files))) or "none"
+            raise SourceError(three_part(what, verbatim("none"), f"one of those kept: {kept}"))
+        path = os.path.join(metadata.folder, name)
+        try:
+            with os_errors_as(SourceError, what, path, "a readable file"):
+                self._files.append(CheckpointFile(path))
+        except CheckpointError as error:
+            raise SourceError(str(error)) from error
+        return self._files[-1]
+
+    def _find(
+        self, name: str, names: frozenset[str], names_of_base: frozenset[str] = frozenset()
+    ) -> int:
+        """Returns which file has a parameter whole: 0 for the checkpoint, 1 for its base."""
+        if name in names:
+            return 0
+        if {name + ROWS, name + VALUES} <= names and name in names_of_base:
+            return 1
+        received = verbatim(f"{self._files[0].path}: rows without values, or without a base")
         expected = "a table, or rows and values of one in the base checkpoint"
         raise SourceError(three_part(f"the parameter {name}", received, expected))
 

@@ -30,8 +30,6 @@ class ModelMaker:
         callback: MindSpore's `callback_fn`, which returns model, network, data set and metrics; or
             its name as `module:function`.
         num_samples: The number of samples of the loss.
-        train_mode: Whether layers such as dropout and normalisation behave as in training. By
-            default they do not, so that the loss is a function of the parameters alone.
         device_target: MindSpore's device target.
         replay: The file of the input rows that the run stored. If it is given, these rows are the
             samples, and the data set of the function is not read.
@@ -39,7 +37,6 @@ class ModelMaker:
 
     callback: Callable[[], Any] | str
     num_samples: int
-    train_mode: bool = False
     device_target: str = "CPU"
     replay: str = ""
 
@@ -47,9 +44,9 @@ class ModelMaker:
     def fingerprint(self) -> str:
         """Identifies the samples: a landscape must not continue with other samples."""
         if not self.replay:
-            return f"data set {self.train_mode}"
+            return "data set"
         status = os.stat(self.replay)
-        return f"replay {status.st_size} {status.st_mtime_ns} {self.train_mode}"
+        return f"replay {status.st_size} {status.st_mtime_ns}"
 
     def __call__(self, device: int | None) -> MindSporeModel:
         """Returns the model, on a device if one is given; sets graph mode."""
@@ -65,20 +62,18 @@ class ModelMaker:
             raise ModelError(three_part("the result of the model's function", result, expected))
         model, network, dataset, _ = result
         batches = replayed(self.replay) if self.replay else decoded(dataset)
-        return MindSporeModel(model, network, batches, self.num_samples, train_mode=self.train_mode)
+        return MindSporeModel(model, network, batches, self.num_samples)
 
 
 class MindSporeModel:
-    """A network with its loss, and samples that are decoded once."""
+    """A network with its loss, and samples that are decoded once.
+
+    Layers such as dropout and normalisation do not behave as in training, so that the loss is a
+    function of the parameters alone.
+    """
 
     def __init__(
-        self,
-        model: Any,
-        network: Any,
-        batches: Iterable[Sequence[Tensor]],
-        num_samples: int,
-        *,
-        train_mode: bool,
+        self, model: Any, network: Any, batches: Iterable[Sequence[Tensor]], num_samples: int
     ) -> None:
         """Decodes the samples.
 
@@ -87,11 +82,10 @@ class MindSporeModel:
             network: Its network, a Cell.
             batches: Batches of the network's inputs and the labels.
             num_samples: The number of samples; the batch that reaches it is the last one.
-            train_mode: As in `ModelMaker`.
         """
         loss_fn = getattr(model, "_loss_fn", None)
         self._network = network if loss_fn is None else nn.WithLossCell(network, loss_fn)
-        self._network.set_train(train_mode)
+        self._network.set_train(False)
         self._parameters = {param.name: param for param in network.get_parameters()}
         self._batches: list[tuple[int, Sequence[Tensor]]] = []
         samples = 0

@@ -38,8 +38,6 @@ class ThroughputReport:
         future_share: The share of events with a time after their training, because clocks differ.
             In the quantiles such an event counts as the most negative lag.
         undated: The number of examples without an event time.
-        first_event: The earliest event time, in seconds since 1970.
-        watermark: The latest event time, in seconds since 1970.
         watermark_age: The time from the latest event to the latest step with an event, in seconds.
     """
 
@@ -52,8 +50,6 @@ class ThroughputReport:
     lag_seconds: tuple[float, ...]
     future_share: float
     undated: int
-    first_event: float
-    watermark: float
     watermark_age: float
 
 
@@ -144,8 +140,6 @@ class Throughput(State):
             lag_seconds=tuple(self._lags.quantile(share) for share in quantiles),
             future_share=_ratio(self._future, dated),
             undated=self._undated,
-            first_event=self._first_event if dated else math.nan,
-            watermark=self._last_event if dated else math.nan,
             watermark_age=self._now - self._last_event if math.isfinite(self._now) else math.nan,
         )
 

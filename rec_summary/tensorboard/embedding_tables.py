@@ -62,7 +62,7 @@ def newest_checkpoint(run: Run) -> str | None:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[CheckpointFile | Checkpoint]:
-    """Opens a checkpoint; a sparse one is completed by those that it is based on.
+    """Opens a checkpoint; a sparse one is completed by the one that it is based on.
 
     Raises:
         SourceError: It cannot be read, now or in the context.
