@@ -76,15 +76,12 @@ class RowNormsReport:
 class RowNorms(State):
     """The sampled rows at the last two snapshots, and their norms at the first one.
 
-    A mergeable state. States of different rows of one table, as those of ranks that hold a part
-    each, become one of all rows. Rows in both states must be equal.
+    It is stored as other states are, and never merged.
 
     Attributes:
         rows: The sampled rows, ascending, (s,).
         snapshots: The number of snapshots.
     """
-
-    _settings = ("snapshots", "_width")
 
     def __init__(self, rows: npt.NDArray[np.integer[Any]], width: int) -> None:
         """Starts without a snapshot.
@@ -97,7 +94,7 @@ class RowNorms(State):
             TypeError, ValueError: The rows are not ascending row numbers, or the width is not an
                 int of at least 1.
         """
-        self._width = width = check_int("width", width)
+        check_int("width", width)
         ascending = rows.ndim == 1 and rows.dtype.kind in "iu"
         if not ascending or (rows.size and (int(rows[0]) < 0 or (rows[1:] <= rows[:-1]).any())):
             raise ValueError(three_part("rows", rows, "ascending row numbers, (s,)"))
@@ -173,20 +170,13 @@ class RowNorms(State):
         )
 
     def check_mergeable(self, other: State) -> None:
-        """Checks that `other` has as many snapshots of the same table.
+        """Refuses every state: sampled rows stay in the rank that has them.
 
         Raises:
-            ValueError: The width or the number of snapshots differs, or the values of rows that
-                both states have.
+            ValueError: Always.
         """
-        super().check_mergeable(other)
-        assert isinstance(other, RowNorms)
-        both, ours, theirs = np.intersect1d(self.rows, other.rows, return_indices=True)
-        for mine, others in zip(self._values(), other._values(), strict=True):
-            if not np.array_equal(mine[ours], others[theirs], equal_nan=True):
-                raise ValueError(
-                    three_part("the state to be merged", f"rows {both}", "equal rows, or others")
-                )
+        expected = "another kind of state: sampled rows are not merged"
+        raise ValueError(three_part("the state to be merged", type(other).__name__, expected))
 
     def arrays(self) -> dict[str, Array]:
         """Returns the rows, the number of snapshots, the first norms, and both snapshots."""
@@ -208,17 +198,6 @@ class RowNorms(State):
         new._before = arrays.take("before", np.float32, now.shape, finite=False)
         new._now = now
         return new
-
-    def _add(self, other: RowNorms) -> None:
-        parts = zip(self._values(), other._values(), strict=True)
-        numbers = np.concatenate([self.rows, other.rows])
-        self.rows, order = np.unique(numbers, return_index=True)
-        self._first, self._before, self._now = (
-            np.concatenate([mine, others])[order] for mine, others in parts
-        )
-
-    def _values(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-        return self._first, self._before, self._now
 
     def _movement(self) -> tuple[float, float]:
         """Returns the relative change and the mean cosine since the previous snapshot."""

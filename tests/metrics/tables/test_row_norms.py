@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from rec_summary.metrics.tables.row_norms import RowNorms, sample_rows
 from tests.support.laws import (
+    assert_equal_states,
     assert_independent,
-    assert_laws,
     assert_rejects_each_missing_array,
-    merged,
+    assert_three_parts,
 )
 
 ROWS = np.arange(0, 40, 2)
@@ -42,14 +42,16 @@ def test_the_sample_never_changes() -> None:
     assert sample_rows(100_000, 4).tolist() == [7535, 47465, 73110, 89053]
 
 
-@settings(deadline=None)
-@given(st.lists(st.sets(st.integers(0, 39)), min_size=3, max_size=3))
-def test_laws(parts: list[set[int]]) -> None:
-    a, b, c = (state(np.array(sorted(part), np.int64)) for part in parts)
-    assert_laws(a, b, c)
-    whole = merged(a, b, c)
-    assert whole.rows.tolist() == sorted(set().union(*parts))
-    assert repr(whole.report()) == repr(state(whole.rows).report())
+def test_it_is_restored_as_it_was_stored() -> None:
+    found = state(ROWS)
+    assert_equal_states(RowNorms.from_arrays(found.arrays()), found)
+
+
+def test_sampled_rows_are_not_merged() -> None:
+    found = state(ROWS)
+    with pytest.raises(ValueError, match=r"sampled rows are not merged") as error:
+        found.merge(state(ROWS))
+    assert_three_parts(error)
 
 
 def test_norms_and_movement() -> None:
@@ -117,19 +119,6 @@ def test_a_snapshot_is_a_copy() -> None:
 
 def test_copies_and_arrays_are_independent() -> None:
     assert_independent(state(ROWS), lambda it: it.snapshot(TABLES[0][ROWS]))
-
-
-def test_the_same_rows_with_other_values_are_not_merged() -> None:
-    ours, theirs = state(ROWS), state(ROWS, [TABLES[0], TABLES[0], TABLES[2]])
-    with pytest.raises(ValueError, match="equal rows"):
-        ours.merge(theirs)
-
-
-def test_another_width_or_number_of_snapshots_is_not_merged() -> None:
-    with pytest.raises(ValueError, match="width of a state to merge"):
-        RowNorms(ROWS, 3).merge(RowNorms(ROWS, 4))
-    with pytest.raises(ValueError, match="snapshots of a state to merge"):
-        state(ROWS).merge(state(ROWS, TABLES[:2]))
 
 
 def test_missing_and_invalid_arrays() -> None:
