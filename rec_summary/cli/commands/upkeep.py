@@ -153,8 +153,6 @@ def repair(source: str, destination: str) -> None:
     lost = sum(size for file in report.files for _, size in file.lost)
     copied = f"{count_of(records, 'record')} ({size}) in {count_of(len(report.files), 'file')}"
     say(f"Copied {copied} to {one_line(destination)}; {size_of(lost)} could not be read.")
-    if report.other:
-        say(f"  {count_of(report.other, 'other file')} not copied")
 
 
 @click.command(

@@ -19,8 +19,8 @@ from rec_summary.records.files import write_atomically
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader, TruncatedRecord
-from rec_summary.records.reading.runs import Run, find_runs, relative_path
-from rec_summary.records.remote import Url, open_binary, overlap, path_or_url
+from rec_summary.records.reading.runs import find_runs, relative_path
+from rec_summary.records.remote import open_binary, overlap, path_or_url
 
 _DESTINATION: Final = "the destination of the repair"
 _WINDOW: Final = 1 << 22
@@ -55,13 +55,10 @@ class RepairReport:
     Attributes:
         files: All record files.
         unreadable: Files that could not be opened, and why.
-        other: How many other files are in the record directories, and not copied; not counted
-            at a URL.
     """
 
     files: tuple[FileRepair, ...]
     unreadable: tuple[tuple[str, str], ...]
-    other: int
 
 
 def repair(
@@ -90,7 +87,7 @@ def repair(
     runs = find_runs(source)
     files: list[FileRepair] = []
     unreadable: list[tuple[str, str]] = []
-    other, done, total = 0, 0, sum(run.nbytes for run in runs)
+    done, total = 0, sum(run.nbytes for run in runs)
     for run in runs:
         target = os.path.join(destination, relative_path(run.path, source))
         with _unusable(destination):
@@ -107,10 +104,9 @@ def repair(
                 copy = os.path.join(target, os.path.basename(file.path))
                 files.append(_copy(reader, copy))
             done += file.nbytes
-        other += _other_files(run)
     if progress is not None:
         progress("", done, done)
-    return RepairReport(tuple(files), tuple(unreadable), other)
+    return RepairReport(tuple(files), tuple(unreadable))
 
 
 def _check(source: str, destination: str) -> None:
@@ -233,18 +229,6 @@ def _plausible(window: bytes, remaining: int, most: int) -> Iterator[int]:
     # No event is empty; without this, every zero would be checked.
     fits = (lengths > 0) & (lengths + framing.OVERHEAD_BYTES <= remaining - offsets)
     yield from offsets[fits].tolist()
-
-
-def _other_files(run: Run) -> int:
-    if isinstance(run.path, Url):
-        return 0
-    ours = {file.path for file in run.files}
-    with os.scandir(run.path) as entries:
-        return sum(
-            entry.path not in ours and not entry.name.startswith(".")
-            for entry in entries
-            if entry.is_file(follow_symlinks=False)
-        )
 
 
 def _unusable(destination: str) -> contextlib.AbstractContextManager[None]:

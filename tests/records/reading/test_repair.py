@@ -105,13 +105,6 @@ def test_nothing_readable_leaves_an_empty_file(tmp_path: Path) -> None:
     assert report.files[0].records == 0
 
 
-def test_other_files_are_counted(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_segment(tmp_path / "records" / name, event(1, scalar("loss", 1)))
-    (tmp_path / "records" / "a" / "notes.txt").write_text("x")
-    assert repair(tmp_path / "records", tmp_path / "copy").other == 1
-
-
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     path, _ = write_segment(tmp_path / "records", event(1, scalar("loss", 1)))
     link = path.with_name(summary_name(5))
