@@ -13,15 +13,14 @@ import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.last_values import LastValues, WatchReport
-from rec_summary.alerts.rules import Rule, float32
+from rec_summary.alerts.rules import Rule
 from rec_summary.alerts.states import Engine, NewData, Transition
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url
-from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record, concatenated, rows_of
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Record, concatenated, rows_of
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.limits import MOST_SERIES
-from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
 from rec_summary.series.options import ExportOptions, Selection, Since, matching_runs
 from rec_summary.series.report import Problem, Report
@@ -30,7 +29,6 @@ from rec_summary.series.text import valid
 INTERVAL_SECS: Final = 1.0
 _LONG_SECS: Final = 1.0  # reading for longer than this, something may have been written meanwhile
 _RECENT_SECS: Final = 86_400.0  # a run that has written nothing for so long is left alone
-_EVALUATION: Final = "eval/"
 _OVER: Final = frozenset((RunState.FINISHED, RunState.STOPPED, RunState.FAILED))
 _JOINED: Final = 4096  # records that are judged together
 _NOTHING: Final = concatenated([])  # no scalars
@@ -227,8 +225,7 @@ class RunReader:
         self._selection = selection
         self._report = report
         self._records = NewRecords(report, patience=patience)
-        self._steps: dict[int, int] = {}  # the last step of each rank
-        self._series: dict[tuple[int, str], bool] = {}  # by rank and tag: whether it has scalars
+        self._series: set[tuple[int, str]] = set()  # ranks and tags
         self._is_full = False  # whether a series was left out
 
     def skip(self, run: Run) -> Iterator[NewData]:
@@ -297,48 +294,24 @@ class RunReader:
             state = batch.event.train_lineage
             over = not state.HasField("run_state") or state.run_state.status in _OVER
             return NewData(rank, times, None, _NOTHING, over, state.run_state)
-        if isinstance(batch, Record) and batch.kind == "evaluation_lineage":
-            return NewData(rank, times, None, self._evaluated(rank, batch))
         if batch.kind != SUMMARY or not batch.count:
             return NewData(rank, times, None, _NOTHING)
-        self._steps[rank] = int(batch.steps[-1])
         scalars = batch.select(self._selection, (SCALAR,)).scalars()
-        chosen = [self._has_room(rank, tag, batch, recorded=True) for tag in scalars.tags]
+        chosen = [self._has_room(rank, tag, batch) for tag in scalars.tags]
         if not all(chosen):
             scalars = rows_of(scalars, np.array(chosen)[scalars.codes])
         return NewData(rank, times, batch.steps[within], scalars)
 
-    def _has_room(self, rank: int, tag: str, batch: Batch, *, recorded: bool) -> bool:
+    def _has_room(self, rank: int, tag: str, batch: Batch) -> bool:
         """Whether a series is judged; notes that it is there."""
-        is_known = (rank, tag) in self._series
-        if is_known or len(self._series) < MOST_SERIES:
-            self._series[rank, tag] = recorded or self._series.get((rank, tag), False)
+        if (rank, tag) in self._series or len(self._series) < MOST_SERIES:
+            self._series.add((rank, tag))
             return True
         if not self._is_full:
             self._is_full = True
             what = f"tags beyond the first {MOST_SERIES:,} of the run are not judged"
             self._report.problem(batch.path, batch.offset, what)
         return False
-
-    def _evaluated(self, rank: int, record: Record) -> Columns:
-        """Returns the metrics of an evaluation that are not recorded as scalars as well."""
-        evaluation, wall_time = record.event.evaluation_lineage, record.wall_time
-        has_step = evaluation.HasField("train_step")
-        step = self._steps[rank] = evaluation.train_step if has_step else self._steps.get(rank, 0)
-        metrics = {
-            _EVALUATION + name: float32(number)
-            for name, metric in metrics_of(evaluation)
-            if (number := numeric(metric)) is not None
-            and not self._series.get((rank, _EVALUATION + name))
-            and self._selection.step(step)
-            and self._selection.tag(_EVALUATION + name)
-            and self._has_room(rank, _EVALUATION + name, record, recorded=False)
-        }
-        count = len(metrics)
-        steps, wall_times = np.full(count, step, np.int64), np.full(count, wall_time, np.float64)
-        return Columns(
-            tuple(metrics), np.arange(count), steps, wall_times, np.array([*metrics.values()])
-        )
 
 
 def _merge_steps(parts: list[NewData]) -> Iterator[NewData]:
