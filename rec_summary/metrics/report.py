@@ -300,9 +300,7 @@ def _read_table(values: MetricValues, table: str, state: TableHealth, detail: De
     _read_touched(values, start, state)
     if not frequency.seen or not detail.curves:  # sorting all counters is slow
         return
-    skew = frequency.skew()
-    values.put(f"{start}top_100_share", skew.top_share)
-    values.put(f"{start}zipf_exponent", skew.zipf_exponent)
+    values.put(f"{start}top_100_share", frequency.top_share(100))
     top = frequency.top(detail.top)
     if top.ids.size:
         values.tops[f"{tags.PREFIX}{start}top_ids"] = (top.ids, top.counts, top.low, top.high)

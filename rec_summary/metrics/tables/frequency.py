@@ -41,10 +41,6 @@ def _draws(start: int, number: int) -> npt.NDArray[np.int64]:
 _DRAWS: Final = _draws(0, 2**16)
 
 _LEAST_MEAN_COUNT: Final = 10.0  # of the most frequent ids in a sample
-_ZIPF_LEAST_COUNT: Final = 10  # noise decides the ranks of smaller counts
-_ZIPF_LEAST_RANKS: Final = 10
-_ZIPF_LARGEST: Final = 16.0
-_ZIPF_ROUNDS: Final = 50
 
 
 @dataclass(frozen=True)
@@ -104,21 +100,6 @@ class TopIds:
     counts: npt.NDArray[np.float64]
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Skew:
-    """The skew of lookups.
-
-    Attributes:
-        top_share: The share of the most frequent ids in all known ids in range; NaN without any,
-            and if the sample has so few of each that chance decides which ones are frequent.
-        zipf_exponent: The s for which the frequency of the r-th most frequent id is proportional
-            to ``r**-s``; NaN if there are too few ids.
-    """
-
-    top_share: float
-    zipf_exponent: float
 
 
 class _Sampler:
@@ -237,17 +218,20 @@ class IdFrequency(State):
             high = looked_up * _wilson(counts, self._sampled, _Z)
         return TopIds(ids.astype(np.int64), counts * scale, low, high)
 
-    def skew(self, count: int = 100) -> Skew:
-        """Returns the skew of lookups, from the `count` most frequent ids."""
+    def top_share(self, count: int) -> float:
+        """Returns the share of the `count` most frequent ids in all known ids in range.
+
+        It is NaN without any, and if the sample has so few of each that chance decides which ones
+        are frequent.
+        """
         top = self.top(count)
         looked_up = self.seen - self.unknown - self.out_of_range
         if not top.ids.size or not looked_up:
-            return Skew(float("nan"), float("nan"))
-        share = min(float(top.counts.sum()) / looked_up, 1.0)
+            return float("nan")
         draws = top.counts * self._sampled / looked_up
         if self.options.sample_one_in > 1 and draws.mean() < _LEAST_MEAN_COUNT:
-            share = float("nan")
-        return Skew(share, _zipf_exponent(draws))
+            return float("nan")
+        return min(float(top.counts.sum()) / looked_up, 1.0)
 
     def copy(self) -> IdFrequency:
         """Returns an independent copy."""
@@ -357,33 +341,3 @@ def _wilson(counts: npt.NDArray[Any], total: int, z: float) -> npt.NDArray[np.fl
     spread = z * np.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
     bound: npt.NDArray[np.float64] = np.clip((centre + spread) / (1 + z * z / total), 0.0, 1.0)
     return bound
-
-
-def _zipf_exponent(counts: npt.NDArray[Any]) -> float:
-    """Returns the s for which the count of rank r is proportional to ``r**-s``.
-
-    The maximum likelihood estimate of Zipf's law, truncated at the last rank: the s for which the
-    expected mean of log r equals the observed one. Counts below 10 are left out, because noise
-    decides their ranks; for the same reason the estimate for equal frequencies is slightly above 0.
-    Clauset, Shalizi and Newman, Power-law distributions in empirical data, 2009.
-
-    Args:
-        counts: Counts in descending order, (k,).
-
-    Returns:
-        The exponent, from 0 to 16; NaN if fewer than 10 counts are left.
-    """
-    counts = counts[counts >= _ZIPF_LEAST_COUNT].astype(float)
-    if counts.size < _ZIPF_LEAST_RANKS:
-        return float("nan")
-    logs = np.log(np.arange(1, counts.size + 1))
-    observed = float((counts * logs).sum() / counts.sum())
-    low, high = 0.0, _ZIPF_LARGEST
-    for _ in range(_ZIPF_ROUNDS):
-        middle = (low + high) / 2
-        weights = np.exp(-middle * logs)
-        if (weights * logs).sum() / weights.sum() > observed:
-            low = middle
-        else:
-            high = middle
-    return low
