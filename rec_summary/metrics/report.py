@@ -150,10 +150,8 @@ def read_rows(
     start, report = f"table/{table}/", norms.report(touched)
     values.put_quantiles(f"{start}row_norm", QUANTILES, report.norms)
     values.put(f"{start}dead_share", report.dead_share)
-    values.put(f"{start}zero_share", report.zero_share)
     values.put_some(f"{start}not_finite_share", report.not_finite_share)
     values.put(f"{start}relative_change", report.relative_change)
-    values.put(f"{start}cosine", report.cosine)
 
 
 def _read_ratings(values: MetricValues, window: str, state: RatingErrors, detail: Detail) -> None:

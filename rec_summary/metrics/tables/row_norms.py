@@ -51,25 +51,20 @@ class RowNormsReport:
     Attributes:
         rows: The number of sampled rows.
         norms: Quantiles of the L2 norms of the rows that are finite.
-        zero_share: The share of rows that are zero.
         unchanged_share: The share of rows with the norm of the first snapshot; NaN before the
             second snapshot.
         dead_share: The share of rows that are zero or unchanged, or untouched if that is known.
         not_finite_share: The share of rows with NaN or infinity.
         relative_change: The L2 norm of the change since the previous snapshot, divided by the norm
             of the previous rows; NaN before the second snapshot.
-        cosine: The mean cosine between rows and their previous values, of rows that are not zero;
-            NaN before the second snapshot.
     """
 
     rows: int
     norms: tuple[float, ...]
-    zero_share: float
     unchanged_share: float
     dead_share: float
     not_finite_share: float
     relative_change: float
-    cosine: float
 
 
 @register
@@ -142,12 +137,11 @@ class RowNorms(State):
             )
         nan = float("nan")
         if not self.snapshots or not self.rows.size:
-            shares = (nan,) * 6
+            shares = (nan,) * 4
             return RowNormsReport(self.rows.size, (nan,) * len(quantiles), *shares)
         norms = _norms(self._now)
         finite = np.isfinite(norms)
-        zero = norms == 0
-        dead = zero.copy()
+        dead = norms == 0
         unchanged_share = nan
         if self.snapshots > 1:
             unchanged = norms == self._first
@@ -155,18 +149,15 @@ class RowNorms(State):
             dead |= unchanged
         if touched is not None:
             dead |= ~touched
-        change, cosine = self._movement()
         return RowNormsReport(
             rows=self.rows.size,
             norms=tuple(np.quantile(norms[finite], quantiles).tolist())
             if finite.any()
             else (nan,) * len(quantiles),
-            zero_share=float(zero.mean()),
             unchanged_share=unchanged_share,
             dead_share=float(dead.mean()),
             not_finite_share=1 - float(finite.mean()),
-            relative_change=change,
-            cosine=cosine,
+            relative_change=self._relative_change(),
         )
 
     def check_mergeable(self, other: State) -> None:
@@ -199,22 +190,15 @@ class RowNorms(State):
         new._now = now
         return new
 
-    def _movement(self) -> tuple[float, float]:
-        """Returns the relative change and the mean cosine since the previous snapshot."""
-        nan = float("nan")
+    def _relative_change(self) -> float:
+        """Returns the relative change since the previous snapshot."""
         if self.snapshots < 2:
-            return nan, nan
+            return float("nan")
         old, new = self._before.astype(np.float64), self._now.astype(np.float64)
         finite = np.isfinite(old).all(axis=1) & np.isfinite(new).all(axis=1)
         old, new = old[finite], new[finite]
         length = float(np.linalg.norm(old))
-        change = float(np.linalg.norm(new - old)) / length if length else nan
-        lengths = np.linalg.norm(old, axis=1) * np.linalg.norm(new, axis=1)
-        moved = lengths > 0
-        if not moved.any():
-            return change, nan
-        cosines = (old[moved] * new[moved]).sum(axis=1) / lengths[moved]
-        return change, float(np.clip(cosines, -1.0, 1.0).mean())
+        return float(np.linalg.norm(new - old)) / length if length else float("nan")
 
 
 def _norms(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
