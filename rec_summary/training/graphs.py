@@ -16,12 +16,12 @@ _INT32: Final = range(-(2**31), 2**31)
 
 
 def model_record(model: bytes) -> Record:
-    """Returns a computation graph as a record. A run has one, and rotation never drops it.
+    """Returns a computation graph as a record. A run has one.
 
     Args:
         model: A serialised `ModelProto`, the result of `Cell.get_func_graph_proto`.
     """
-    return Record(functools.partial(_encoded, model, time.time()), len(model), once=True)
+    return Record(functools.partial(_encoded, model, time.time()), len(model))
 
 
 def _encoded(model: bytes, wall_time: float) -> bytes:

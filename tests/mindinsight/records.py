@@ -38,7 +38,6 @@ IDS: Final = np.array([1, (1 << 40) + 1])  # the second one is too large for flo
 PIXELS: Final = np.arange(18, dtype=np.uint8).reshape(1, 2, 3, 3)
 GRAPH_NODES: Final = {"Default/fc-Dense/MatMul-op1", "Default/relu-ReLU/ReLU-op2"}
 ROTATED: Final = Rotation(max_file_size=100)  # some two scalars
-DROPPING: Final = Rotation(max_file_size=100, max_files=2)
 # A field that no version knows yet: number 1000, varint 7.
 FOREIGN_FIELD: Final = b"\xc0\x3e\x07"
 
@@ -188,9 +187,9 @@ def resumed(run: Path) -> None:
     write_run(run, evaluation(12, auc=0.75))
 
 
-def rotated(run: Path, rotation: Rotation = ROTATED) -> None:
+def rotated(run: Path) -> None:
     """A run in several summary files, of which the first alone has a lineage file beside it."""
-    writer = RunWriter(run, 0, rotation)
+    writer = RunWriter(run, 0, ROTATED)
     write(writer, state(RunState.RUNNING, 0, 0.5), *losses(STEPS))
     write(writer, state(RunState.FINISHED, 20, 0.25))
     writer.close()
@@ -198,7 +197,15 @@ def rotated(run: Path, rotation: Rotation = ROTATED) -> None:
 
 def dropped(run: Path) -> None:
     """A run of which the two newest summary files are left, without the lineage's partner."""
-    rotated(run, DROPPING)
+    rotated(run)
+    drop_oldest(run)
+
+
+def drop_oldest(run: Path) -> None:
+    """Removes all summary files of a run but the two newest, as somebody who needs room does."""
+    summaries = [file for file in list_files(str(run)) if file.name.kind is Kind.SUMMARY]
+    for file in summaries[:-2]:
+        os.unlink(file.path)
 
 
 def compacted(run: Path) -> None:

@@ -301,8 +301,8 @@ def test_a_torn_record_costs_nothing_but_itself(
 
 
 def test_a_run_is_followed_while_it_goes_on(base: Path, server: MindInsightServer) -> None:
-    """Its status, its next files, and that its oldest are dropped."""
-    writer = RunWriter(base / "live", 0, records.DROPPING)
+    """Its status, its next files, and that its oldest are removed."""
+    writer = RunWriter(base / "live", 0, records.ROTATED)
     records.write(writer, records.state(RunState.RUNNING, 0, 0.5), *records.losses(range(1, 11)))
 
     def last_step() -> int:
@@ -312,9 +312,9 @@ def test_a_run_is_followed_while_it_goes_on(base: Path, server: MindInsightServe
         return server.lineages().get("./live", {}).get("model_lineage", {}).get("loss")
 
     server.eventually(lambda: last_step() == 10 and shown_loss() == 0.5)
-    records.write(
-        writer, *records.losses(range(11, 21)), records.state(RunState.FINISHED, 20, 0.25)
-    )
+    for each in (*records.losses(range(11, 21)), records.state(RunState.FINISHED, 20, 0.25)):
+        records.write(writer, each)
+        records.drop_oldest(base / "live")
     writer.close()
     server.eventually(lambda: last_step() == 20 and shown_loss() == 0.25)
     shown = server.settled(lambda: server.scalars("./live", "loss/scalar"))

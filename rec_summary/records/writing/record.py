@@ -44,13 +44,11 @@ class Record:
             work: the writer's thread calls it.
         nbytes: About how much memory it takes until then, in bytes.
         kind: The kind of file that it belongs to.
-        once: Whether a run has one of these only, so that its file is never dropped.
     """
 
     encode: Callable[[], bytes]
     nbytes: int
     kind: Kind = Kind.SUMMARY
-    once: bool = False
 
 
 class MessageRecord(Record):

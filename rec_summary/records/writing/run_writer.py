@@ -5,7 +5,6 @@ The names of new files are claimed: two writers never share a file.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import errno
 import math
@@ -81,39 +80,22 @@ class Rotation:
     Attributes:
         max_file_size: The size in bytes at which the next file is created; None for never. A
             file has whole records, so it may be larger by one record.
-        max_files: The most summary files of this writer that are kept; None for all.
-        max_total_bytes: The most bytes of these files together; None for no limit. The oldest
-            are removed.
         retention: A budget within which all history stays; None for no limit. Do not combine it
-            with the other limits.
+            with `max_file_size`.
 
     Raises:
-        TypeError: A limit is not an int, or the retention has another type.
-        ValueError: A limit is below 1, or the limits do not fit together.
+        TypeError: The size is not an int, or the retention has another type.
+        ValueError: The size is below 1, or both are given.
     """
 
     max_file_size: int | None = None
-    max_files: int | None = None
-    max_total_bytes: int | None = None
     retention: Retention | None = None
 
     def __post_init__(self) -> None:
-        limits = {name: limit for name, limit in vars(self).items() if name != "retention"}
-        for name, limit in limits.items():
-            check_int_or_none(name, limit)
-        check_optional("retention", self.retention, Retention)
-        if self.retention is not None:
-            for name, limit in limits.items():
-                if limit is not None:
-                    expected = "None where retention is given, which chooses the size of files"
-                    raise ValueError(three_part(name, limit, expected))
-        size, total = self.max_file_size, self.max_total_bytes
-        if size is None and (self.max_files is not None or total is not None):
-            expected = "an int of at least 1, where max_files or max_total_bytes is given"
+        size = check_int_or_none("max_file_size", self.max_file_size)
+        if check_optional("retention", self.retention, Retention) is not None and size is not None:
+            expected = "None where retention is given, which chooses the size of files"
             raise ValueError(three_part("max_file_size", size, expected))
-        if size is not None and total is not None and total < 2 * size:
-            expected = f"at least twice max_file_size, which is {size}"
-            raise ValueError(three_part("max_total_bytes", total, expected))
 
 
 class RunWriter:
@@ -121,8 +103,7 @@ class RunWriter:
 
     Both files (summary and lineage) are created at the start. So a directory that cannot be
     written raises an error there, and viewers that look for a summary file also find a run that
-    has lineage only. Lineage has one file for the run. It is never dropped, nor is a file with a
-    record that a run has once, such as its graph.
+    has lineage only. Lineage has one file for the run.
 
     Attributes:
         directory: The record directory.
@@ -162,8 +143,6 @@ class RunWriter:
         self._durability = durability or Durability()
         self._troubles = troubles or Troubles()
         self._gone_bytes = 0  # of files that are closed
-        self._finished: collections.deque[SegmentWriter] = collections.deque()
-        self._keeps = False  # the current summary file has a record that must stay
         self._stamps: set[int] = set()  # of the files that this writer has created
         self._compactor: Compactor | None = None
         self._is_checked = False  # whether the files from before were compacted, if need be
@@ -209,7 +188,6 @@ class RunWriter:
                 if len(payload) > (self._full_size(Kind.SUMMARY) or math.inf):
                     self._make_room(len(payload))
         finally:  # the current file takes the record in any case
-            self._keeps = self._keeps or record.once
             self._open[record.kind].write(payload)
 
     def flush(self) -> None:
@@ -270,9 +248,6 @@ class RunWriter:
         full.flush()  # on a full disk, its records wait here
         self._open |= self._begin(kind)
         self._gone_bytes += full.bytes_written
-        if self._compactor is None and not self._keeps:
-            self._finished.append(full)
-        self._keeps = False
         try:
             if self._durability.fsync != "never":
                 full.sync()
@@ -280,7 +255,6 @@ class RunWriter:
             try:
                 full.close()
             finally:
-                self._drop_oldest()
                 self._make_room()
 
     def _make_room(self, nbytes: int = 0) -> None:
@@ -297,16 +271,6 @@ class RunWriter:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 self._make_room()
             raise
-
-    def _drop_oldest(self) -> None:
-        files, budget = self._rotation.max_files, self._rotation.max_total_bytes
-        finished, room = self._finished, self._rotation.max_file_size or 0  # for the current file
-        while finished and (
-            (files is not None and len(finished) + 1 > files)
-            or (budget is not None and sum(segment.size for segment in finished) + room > budget)
-        ):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(finished.popleft().path)
 
     def _replace_lost(self) -> None:
         """Creates a new file for each that was deleted; records that wait are written there."""

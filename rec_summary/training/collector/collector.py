@@ -123,8 +123,6 @@ class SummaryCollector(Callback):
         max_file_size: int | None = None,
         export_options: Mapping[str, Any] | None = None,
         *,
-        max_files: int | None = None,
-        max_total_bytes: int | None = None,
         retention: Retention | None = None,
         lineage_on_all_ranks: bool = False,
         flush_secs: float = DEFAULT_FLUSH_SECS,
@@ -158,12 +156,8 @@ class SummaryCollector(Callback):
                 this number; None for a schedule with few tensors.
             max_file_size: The size in bytes at which the next record file begins.
             export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
-            max_files: The largest number of record files of this run. The oldest are deleted, but
-                never lineage, nor the file with the graph. Needs `max_file_size`.
-            max_total_bytes: The largest total size of these files, in bytes. The oldest are
-                deleted; with `retention`, the whole history stays.
             retention: A budget of bytes within which the whole history stays: old records become
-                coarser. None for no budget. Do not combine it with the three limits of files.
+                coarser. None for no budget. Do not combine it with `max_file_size`.
             lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
             flush_secs: The longest time that a record waits in memory, in seconds.
             lineage_secs: The time between two refreshes of the train lineage, in seconds.
@@ -194,7 +188,7 @@ class SummaryCollector(Callback):
         self._options = options = CollectorOptions(
             files=RecorderOptions(
                 directory=check_directory("summary_dir", summary_dir),
-                rotation=Rotation(max_file_size, max_files, max_total_bytes, retention),
+                rotation=Rotation(max_file_size, retention),
                 durability=check_optional("durability", durability, Durability) or Durability(),
                 export_npy=check_export_options(export_options),
                 flush_secs=check_seconds("flush_secs", flush_secs),

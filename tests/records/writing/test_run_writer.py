@@ -73,8 +73,7 @@ class Sized:
     kind = Kind.SUMMARY
     nbytes = 0
 
-    def __init__(self, step, size=200, once=False):
-        self.once = once
+    def __init__(self, step, size=200):
         event = summary_pb2.Event(wall_time=1.0, step=step)
         event.summary.value.add(tag="x" * size, scalar_value=step)
         self._payload = event.SerializeToString()
@@ -122,19 +121,6 @@ def test_a_limit_below_one_record_still_records_everything(tmp_path):
     assert steps(tmp_path) == [[1], [2], [3], [4], [5]]
 
 
-def test_the_oldest_files_go_but_what_there_is_once_stays(tmp_path):
-    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000, max_files=3))
-    writer.write(Sized(0, once=True))  # such as the graph
-    for step in range(1, 101):
-        writer.write(Sized(step))
-    writer.close()
-    first, *others = steps(tmp_path)
-    assert first[0] == 0
-    assert len(others) == 3
-    assert flat(others)[-1] == 100
-    assert flat(others) == list(range(flat(others)[0], 101))
-
-
 def test_a_file_of_exactly_the_limit_is_full(tmp_path):
     writer = RunWriter(tmp_path / "one")
     writer.write(Sized(1))
@@ -145,27 +131,6 @@ def test_a_file_of_exactly_the_limit_is_full(tmp_path):
     writer.write(Sized(2))
     writer.close()
     assert steps(tmp_path / "two") == [[1], [2]]
-
-
-def test_a_budget_of_bytes_is_kept(tmp_path):
-    rotation = Rotation(max_file_size=1000, max_total_bytes=4500)
-    writer = RunWriter(tmp_path, rotation=rotation)
-    for step in range(1, 201):
-        writer.write(Sized(step))
-        writer.flush()
-        [run] = find_runs(tmp_path)
-        sizes = [os.path.getsize(file.path) for file in run.files_of(Kind.SUMMARY, 0)]
-        assert sum(sizes) <= 4500 + 300
-    writer.close()
-    assert flat(steps(tmp_path))[-1] == 200
-
-
-def test_files_of_earlier_runs_are_never_dropped(tmp_path):
-    for _ in range(2):
-        writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000, max_files=1))
-        writer.write(Sized(1))
-        writer.close()
-    assert steps(tmp_path) == [[1], [1]]
 
 
 def test_prefix_and_suffix_stay_the_same_in_every_file(tmp_path):
@@ -281,7 +246,7 @@ def full_disk(monkeypatch):
 
 def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, full_disk):
     """A new file can be created there, but what the old one still holds fits nowhere."""
-    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000, max_files=2))
+    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000))
     for step in range(1, 4):
         writer.write(Sized(step))
     full_disk.append(True)

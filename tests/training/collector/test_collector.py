@@ -602,18 +602,6 @@ def test_rotation_keeps_every_step(tmp_path):
     assert len(graphs(tmp_path)) == 1
 
 
-def test_a_budget_keeps_the_newest_steps_the_graph_and_the_lineage(tmp_path):
-    collector = SummaryCollector(tmp_path, collect_freq=1, max_file_size=3000, max_files=3)
-    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=80)])
-    steps = list(scalars(tmp_path, "loss/auto"))
-    assert len(list(tmp_path.glob("*_MS"))) <= 4  # one of them for the graph
-    assert steps[-1] == 80
-    assert len(steps) < 40
-    assert len(graphs(tmp_path)) == 1
-    assert statuses(tmp_path)[0] == "RUNNING"
-    assert statuses(tmp_path)[-1] == "STOPPED"
-
-
 def test_with_a_retention_the_whole_history_stays(tmp_path, monkeypatch):
     monkeypatch.setattr("rec_summary.records.writing.retention._ROOM_SECS", PATIENCE_SECS)
     earlier = RunWriter(tmp_path, 0, Rotation(max_file_size=32_000))

@@ -20,8 +20,9 @@ def online(settings: Settings) -> tuple[str, list[Row]]:
     steps = settings.size(1_000_000, 4_000)
     rounds = alternate([Contestant("ours", train, {"steps": steps})], settings.once())
     setting = (
-        f"{steps:,} steps of `online_train` with collect_freq=10, record files of 4 MiB and at "
-        f"most 32 MiB of them; {_SAMPLES} samples, memory without the first tenth of them."
+        f"{steps:,} steps of `online_train` with collect_freq=10 and a budget of 32 MiB; "
+        f"{_SAMPLES} samples, memory without the first tenth of them and without the process that "
+        "makes old records coarser."
     )
     units = {"memory, least": "MiB", "memory, most": "MiB", "memory, slope": "MiB/million steps"}
     units |= {"disk, most": "MiB", "files, most": "files", "pace": "steps/s", "failures": "counted"}
@@ -39,7 +40,7 @@ def train(work: str, steps: int) -> dict[str, float]:
     from mindspore.dataset import GeneratorDataset
     from mindspore.train import Callback
 
-    from rec_summary import RecModel, SummaryCollector
+    from rec_summary import RecModel, Retention, SummaryCollector
 
     samples: list[tuple[int, int, int, int]] = []  # step, resident bytes, bytes on disk, files
     process = psutil.Process()
@@ -75,9 +76,8 @@ def train(work: str, steps: int) -> dict[str, float]:
     network = Network()
     optimizer = nn.Adam(network.trainable_params(), learning_rate=1e-3)
     model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
-    collector = SummaryCollector(
-        work, collect_freq=10, max_file_size=4 * _MIB, max_total_bytes=32 * _MIB
-    )
+    budget = Retention(total_bytes=32 * _MIB)
+    collector = SummaryCollector(work, collect_freq=10, retention=budget)
     began = time.perf_counter()
     stream = GeneratorDataset(rows, ["ids", "label"])
     model.online_train(stream, callbacks=[collector, Watch()], dataset_sink_mode=False)
