@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import math
 import os
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -100,10 +101,11 @@ def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:
     """Yields the row of a run, and one for each further writer (see `rows`)."""
     selection = Selection(ExportOptions(tags=_RESULTS, since=since))
     for part, history in History(selection.narrowed(run, newest=True)).writers():
-        ranks = sorted({rank for rank, number in history.last_steps})
+        first = min((rank for rank, _ in history.last_steps), default=math.inf)
         last = max((writer.last for writer, _ in history.files), default=0.0)
         step = history.last_steps[min(history.last_steps)] if history.last_steps else None
-        history.files = [file for file in history.files if file[0].rank in ranks[:1]]
+        # Files of lower ranks have no values: they are read for their problems.
+        history.files = [file for file in history.files if file[0].rank <= first]
         results = _Results()
         batches = finished(part, (SCALAR,), selection, report, history)
         for columns in gathered(batch.scalars() for _, batch in batches):

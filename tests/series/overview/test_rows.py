@@ -152,6 +152,17 @@ def test_the_lowest_rank_stands_for_the_run(tmp_path: Path) -> None:
     assert row_of(tmp_path)[AUC] == 0
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_file_without_a_readable_value_is_a_problem(tmp_path: Path, others: int) -> None:
+    damaged, _ = write_segment(tmp_path, event(1, scalar("loss", 1)), rank=0)
+    damaged.write_bytes(b"these are no records" * 10)
+    for rank in range(1, 1 + others):
+        write_segment(tmp_path, event(1, scalar("loss", 1)), rank=rank)
+    report = Report()
+    rows(find_runs(tmp_path), report)
+    assert [problem.path for problem in report.problems] == [str(damaged)]
+
+
 @pytest.mark.parametrize(
     ("metric", "best"),
     [("auc", 4.0), ("Loss", -3.0), ("rmse", -3.0), ("ne", -3.0), ("calibration", 0.5)],
