@@ -340,6 +340,7 @@ class _Tables:
             binary = self._files.enter_context(write_atomically(self._path(name)))
             if self._form == "parquet":
                 table = _ParquetFile(binary, self.schemas[name])
+                self._files.enter_context(table.writer)  # closed before its file
             else:
                 file = io.TextIOWrapper(binary, encoding="utf-8", newline="")
                 self._files.enter_context(file)
@@ -452,12 +453,12 @@ class _FloatTexts(dict[float, str]):
 
 
 class _ParquetFile:
-    """Parquet, in groups of rows; the file stays the caller's to close."""
+    """Parquet, in groups of rows; the file and its writer stay the caller's to close."""
 
     def __init__(self, file: IO[bytes], schema: Schema) -> None:
         _, parquet = require_pyarrow()
         self._schema = arrow_schema(schema)
-        self._writer = parquet.ParquetWriter(file, self._schema)
+        self.writer = parquet.ParquetWriter(file, self._schema)
         self._rows: list[Row] = []
         self._group: list[Any] = []
         self._nbytes = 0
@@ -478,7 +479,6 @@ class _ParquetFile:
         """Writes what is held."""
         self._convert()
         self._write_group()
-        self._writer.close()
 
     def _convert(self) -> None:
         arrow, _ = require_pyarrow()
@@ -506,7 +506,7 @@ class _ParquetFile:
         arrow, _ = require_pyarrow()
         table = arrow.concat_tables(self._group)
         if table.num_rows:
-            self._writer.write_table(table)
+            self.writer.write_table(table)
         self._group, self._nbytes = [], 0
 
 
