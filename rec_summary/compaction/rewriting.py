@@ -65,7 +65,6 @@ class Piece:
     Attributes:
         nbytes: Its size.
         weight: Its size when it was recorded.
-        fixed: The bytes of graphs and evaluations, which stay.
         records: How many records there are.
         scalars: How many scalars, and how many bytes they take.
         tags: The tags of scalars.
@@ -74,7 +73,6 @@ class Piece:
 
     nbytes: int = 0
     weight: float = 0.0
-    fixed: int = 0
     records: int = 0
     scalars: int = 0
     scalar_bytes: int = 0
@@ -83,21 +81,15 @@ class Piece:
 
     def add(self, batch: Batch) -> None:
         """Adds a batch."""
-        nbytes = batch.end_offset - batch.offset
-        self.nbytes += nbytes
+        self.nbytes += batch.end_offset - batch.offset
         if batch.kind != SUMMARY:
-            self.fixed += nbytes
             return
         self.records += len(batch)
         for (kind, tag), span in batch.series().items():
-            if kind != SCALAR:
-                continue
-            size = span.values * (len(tag) + _VALUE_BYTES)
-            if tag.startswith(KEPT_TAGS):
-                self.fixed += size
+            if kind != SCALAR or tag.startswith(KEPT_TAGS):
                 continue
             self.scalars += span.values
-            self.scalar_bytes += size
+            self.scalar_bytes += span.values * (len(tag) + _VALUE_BYTES)
             self.tags.add(tag)
             low, high = self.steps or (span.first_step, span.last_step)
             self.steps = min(low, span.first_step), max(high, span.last_step)
@@ -119,7 +111,7 @@ class Piece:
 
     def _estimate(self, span: int, shift: int) -> float:
         """Returns about how many bytes of scalars stay with buckets of `2**shift` steps."""
-        buckets = min(self.records, (span >> shift) + 1)
+        buckets = (span >> shift) + 1
         tags = len(self.tags)
         points = min(self.scalars, _PER_BUCKET * buckets * tags)
         # The first and the last points of all series share a record.
@@ -220,18 +212,16 @@ def reductions(pieces: Sequence[Piece], target: float, newer: int) -> list[float
         target: The size, in bytes.
         newer: The size of what was recorded after them.
     """
-    fixed = sum(piece.fixed for piece in pieces)
-    sizes = np.array([piece.nbytes - piece.fixed for piece in pieces], np.float64).clip(0)
-    if sizes.sum() + fixed <= target:
+    sizes = np.array([piece.nbytes for piece in pieces], np.float64)
+    if sizes.sum() <= target:
         return [1.0] * len(pieces)
     weights = np.array([max(piece.weight, 1.0) for piece in pieces])
     ages = newer + weights[::-1].cumsum()[::-1] - weights / 2
     # The bytes that stay of each recorded byte are `complete / age`, and at most what there is.
     low, high = 0.0, float(ages.max())
-    room = max(target - fixed, target / 16)
     for _ in range(_BISECTIONS):
         complete = (low + high) / 2
-        if np.minimum(sizes, weights * complete / ages).sum() > room:
+        if np.minimum(sizes, weights * complete / ages).sum() > target:
             high = complete
         else:
             low = complete
@@ -392,11 +382,6 @@ def _name_of(file: RecordFile) -> str:
 
 def compacted_name(files: Sequence[RecordFile]) -> str:
     """Returns the name of the file that replaces others, which are in order."""
-    first = files[0].name
     last = max(file.name.end for file in files)
-    same = [
-        file.name.generation
-        for file in files
-        if file.name.last == last and file.name.stamp == first.stamp
-    ]
-    return str(dataclasses.replace(first, last=last, generation=1 + max(same, default=0)))
+    generation = 1 + max(file.name.generation for file in files)
+    return str(dataclasses.replace(files[0].name, last=last, generation=generation))

@@ -150,7 +150,7 @@ def test_no_lineage_is_lost(tmp_path_factory: Any, rows: list[list[str]]) -> Non
     for row in rows:
         messages = []
         for kind in row:
-            at = 100.0 + len(files) * 100 + len(messages)
+            at = 100.0 + len(files) * 100 + len(messages) * (-1) ** len(messages)
             if kind == "evaluation":
                 metrics = EvaluationLineage(metric=f'{{"auc": {at}}}')
                 messages.append(lineage(at, evaluation_lineage=metrics))
@@ -166,10 +166,14 @@ def test_no_lineage_is_lost(tmp_path_factory: Any, rows: list[list[str]]) -> Non
         files.append(messages)
     run = write_files(tmp_path_factory.mktemp("records") / "run", *files, suffix="_lineage")
     out = io.BytesIO()
-    rewrite_lineage(run.files, out)
+    made = rewrite_lineage(run.files, out)
+    assert made.last_time == max(
+        (each.wall_time for messages in files for each in messages), default=-math.inf
+    )
     path = Path(run.path, "made")
     path.write_bytes(out.getvalue())
-    kept = payloads_of(path)[1:]
+    head, *kept = payloads_of(path)
+    assert Event.FromString(head).wall_time == 1.0  # of the first record
     expected = []
     for row, messages in zip(rows, files, strict=True):
         for number, (kind, message) in enumerate(zip(row, messages, strict=True)):
@@ -204,7 +208,7 @@ def test_a_file_states_the_width_of_its_widest_bucket(tmp_path: Path) -> None:
     assert joined.recorded_bytes == compaction.recorded_bytes == run.nbytes
 
 
-@pytest.mark.parametrize(("stated", "expected"), [(0, 1), (1, 1), (16, 16), (1 << 62, 128)])
+@pytest.mark.parametrize(("stated", "expected"), [(0, 2), (1, 2), (16, 16), (1 << 62, 128)])
 def test_no_bucket_is_stated_to_be_wider_than_all_steps(
     tmp_path: Path, stated: int, expected: int
 ) -> None:
@@ -214,6 +218,8 @@ def test_no_bucket_is_stated_to_be_wider_than_all_steps(
     steps += [event(step, scalar("auc", step), at=2e9) for step in range(1, 60)]  # a restart
     name = tmp_path / "run" / f"events.compacted-20-0001.out.{summary_name(10).split('.out.')[1]}"
     write_payloads(name, *(each.SerializeToString() for each in [head, *steps]))
+    head.compaction.bucket_steps = 2
+    write_payloads(Path(str(name).replace(".10.", ".9.")), head.SerializeToString())
     run = Run("run", str(name.parent), list_files(str(name.parent)))
     assert rewrite(run, io.BytesIO(), 10**6, 0).bucket_steps == expected
 
@@ -265,7 +271,6 @@ def landscape(step: int) -> Any:
 
 
 STEPS = range(1, 3001)
-EVALUATION = [scalar("eval/auc", 0.5), scalar("loss", 0.5)]
 GRAPHS = [Event(wall_time=5.0, graph_def=GraphProto(name=str(n) * 20_000)) for n in range(2)]
 
 
@@ -275,9 +280,10 @@ GRAPHS = [Event(wall_time=5.0, graph_def=GraphProto(name=str(n) * 20_000)) for n
         ([event(s, scalar("loss", s), scalar("auc", -s)) for s in STEPS], 8),
         ([event(s, histo("w", [s])) for s in STEPS], 8),
         ([event(s * 100, histo("w", [s])) for s in STEPS], 8),
+        ([event(s, *(histo(f"w{n}", [s, n]) for n in range(150))) for s in STEPS[:60]], 4),
         ([event(s, histo("w", [s]), scalar("loss", s)) for s in STEPS], 8),
         ([event(s, scalar("loss" if s % 3 else "eval/auc", s)) for s in STEPS], 2),
-        ([event(s, *EVALUATION[s % 3 :], scalar("l", s)) for s in STEPS], 2),
+        ([event(s, scalar("eval/auc", s), *(scalar(t, s) for t in "abcdefgh")) for s in STEPS], 2),
         ([event(s * 1000, scalar("loss", s), scalar("auc", s)) for s in STEPS], 8),
         ([event(s, scalar(f"loss_{s % 7}", s)) for s in STEPS], 4),
         ([event(s, *(scalar(f"m{n}", s + n) for n in range(9))) for s in STEPS[:1000]], 4),
@@ -285,7 +291,7 @@ GRAPHS = [Event(wall_time=5.0, graph_def=GraphProto(name=str(n) * 20_000)) for n
         ([*GRAPHS, *(event(s, scalar("loss", s)) for s in STEPS)], 3),
     ],
     ids=[
-        *("scalars", "histograms", "rare histograms", "both", "evaluations"),
+        *("scalars", "histograms", "rare histograms", "large records", "both", "evaluations"),
         *("evaluations beside others", "wide steps", "tags in turn", "many tags", "landscapes"),
         "graphs",
     ],
@@ -311,6 +317,14 @@ def test_values_that_a_restart_supersedes_are_left_out(tmp_path: Path) -> None:
     found = values_of(made)["scalar_value", "loss"]
     assert sorted(found) == list(range(1, 81))
     assert {number_of(found[step]) for step in range(51, 81)} == {2.0}
+
+
+def test_what_is_recorded_again_and_again_can_be_thinned(tmp_path: Path) -> None:
+    again = [event(step, histo("w", [n]), at=1e9 + n) for n in range(99) for step in (1, 2)]
+    run = write_files(tmp_path / "run", again)
+    made, _ = rewritten(run, 1, "made")
+    [(series, kept)] = values_of(made).items()
+    assert kept.items() <= values_of(run)[series].items()
 
 
 def test_graphs_stay_once_and_landscapes_always(tmp_path: Path) -> None:
@@ -342,6 +356,21 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnfitFile) as caught:
         rewrite(run, io.BytesIO(), 10**6, 0)
     assert caught.value.path == str(path)
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    losses = [event(step, scalar("loss", 1.0)) for step in range(1, 1000)]
+    run = write_files(tmp_path / "run", losses[:9])
+    added = [frame(each.SerializeToString()) for each in losses[9:]]
+
+    def grow() -> None:
+        with open(run.files[0].path, "ab") as file:
+            file.write(b"".join(added))
+        added.clear()
+
+    out = io.BytesIO()
+    rewrite(run, out, 10**6, 0, grow)
+    assert len(out.getvalue()) > run.nbytes - 10
 
 
 def test_a_record_that_a_crash_cut_short_is_passed_over(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ leniently and written strictly. As in MindInsight, every name that has `summary.
 anywhere is the name of a record file: of lineage records if it ends with `_lineage`.
 
 A file that compaction has made of others has the name of the first of them, and behind its prefix
-`.compacted-<unix seconds>-<number>`: the latest stamp of these files, and which compaction of these
-stamps it is. So it is read in their place, and its name says which files it covers.
+`.compacted-<unix seconds>-<number>`: the latest stamp of these files, and a number greater than
+theirs. So it is read in their place, and its name says which files it covers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class RecordName:
         suffix: The text behind the host of a summary file; that of a lineage file is fixed.
         last: The latest stamp of the files that a compacted file is made of; None for a file as it
             was recorded.
-        generation: How often files with these stamps were compacted.
+        generation: 0 for a file as it was recorded; else greater than those of the files that it is
+            made of.
     """
 
     stamp: int
