@@ -147,9 +147,9 @@ def keep_within(
         lineage = (file for file in foreign if file.name.kind is Kind.LINEAGE)
         others = [file for file in lineage if is_held(file.path)]
         most = total_bytes - 2 * segment_bytes(total_bytes)
-        if others:  # each of them has its part of the budget
-            theirs = sum(file.nbytes for file in foreign)
-            total_bytes = max(total_bytes - theirs, total_bytes // (1 + len(others)))
+        # Each of them has its part of the budget.
+        theirs = sum(file.nbytes for file in foreign)
+        total_bytes = max(total_bytes - theirs, total_bytes // (1 + len(others)))
         full = segment_bytes(total_bytes)
         while True:
             before = len(work.left)

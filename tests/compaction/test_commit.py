@@ -60,6 +60,7 @@ def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) ->
     name = compacted_name(files)
     with commit.replacing(files, name) as out:
         rewrite(Run("run", str(records), tuple(files)), out, 4000, 10**6)
+        assert (records / ".rec_summary-compacting-0.tmp").exists()  # `recover` removes it
         check(records, complete=True)
     check(records)
     assert (records / name).stat().st_mtime == 1.6e9 + 3  # by which readers leave files out
@@ -67,8 +68,11 @@ def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) ->
     assert all(os.path.exists(hidden_path(file.path)) for file in files)
     before = rank_bytes(str(records), 0)
     other_rank = write_payloads(Path(hidden_path(str(records / summary_name(5, rank=1)))), b"")
+    odd = Path(hidden_path(str(records / summary_name(6))))
+    odd.mkdir()
     commit.sweep(str(records), 0)
     assert other_rank.exists()
+    odd.rmdir()
     assert rank_bytes(str(records), 0) < before
     assert not any(os.path.exists(hidden_path(file.path)) for file in files)
     check(records)
@@ -172,12 +176,14 @@ def test_links_are_neither_followed_nor_removed(
     assert not any(b"secret" in path.read_bytes() for path in tmp_path.glob("out/*"))
 
 
-def test_one_process_compacts_at_a_time(records: Path) -> None:
+@pytest.mark.parametrize(("kind", "ending"), [("flock", "lock"), ("soft", "lock.soft")])
+def test_one_process_compacts_at_a_time(records: Path, kind: str, ending: str) -> None:
     left = records / ".rec_summary-compacting-0.tmp"  # of one that was killed
     left.touch()
-    with commit.locked(str(records), 0):
+    with commit.locked(str(records), 0, kind):
         assert not left.exists()
-        assert keep_within(str(records), 0, BUDGET) == []
+        assert (records / f".rec_summary.compaction-0.{ending}").exists()
+        assert keep_within(str(records), 0, BUDGET, lock=kind) == []
     check(records, complete=True)
 
 
@@ -202,6 +208,18 @@ def test_a_head_cannot_remove_files_that_are_not_its_own(tmp_path: Path) -> None
     assert (tmp_path / "run" / "notes.txt").exists()
     assert stranger.exists()
     assert len(list_files(str(tmp_path / "run"))) == 4
+
+
+def test_what_another_rank_has_begun_is_left_to_it(tmp_path: Path) -> None:
+    replaced = write_payloads(tmp_path / summary_name(15, rank=1))
+    head = Event(wall_time=1.0, version="MindSpore.Event:1")
+    head.compaction.superseded.append(replaced.name)
+    name = "events.compacted-20-0001.out.events.summary.10.1.host_MS"
+    write_payloads(tmp_path / name, head.SerializeToString())
+    commit.recover(str(tmp_path), 0)
+    assert replaced.exists()
+    commit.recover(str(tmp_path), 1)
+    assert not replaced.exists()
 
 
 def test_heads_cannot_hide_each_other_or_a_file_that_is_written(tmp_path: Path) -> None:

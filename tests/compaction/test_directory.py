@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,12 +22,12 @@ from rec_summary.compaction.directory import (
     keep_within,
 )
 from rec_summary.compaction.rewriting import compacted_name, rewrite
-from rec_summary.records.format.names import Kind
+from rec_summary.records.format.names import Kind, hidden_path
 from rec_summary.records.reading.runs import Run, find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import MOST_FILES
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.series.options import EVERYTHING
+from rec_summary.series.options import EVERYTHING, ArgumentError
 from rec_summary.series.report import Report
 from rec_summary.series.values import finished_scalars
 from tests.support.compacting import BUDGET, check, shown, write_records
@@ -37,6 +38,7 @@ from tests.support.record_dirs import (
     scalar,
     summary_name,
     train,
+    tree,
     write_payloads,
     write_segment,
 )
@@ -74,11 +76,82 @@ def test_files_that_another_process_has_compacted_meanwhile_count_once(
         monkeypatch.setattr(commit, "recover", join)  # just before this process has the lock
     else:
         join()
+        before = find_runs(records)[0].nbytes
     done = _compact_run(BUDGET, False, False, (listed, None))
+    assert late or done.bytes_before == before
     check(records)
     [run] = find_runs(records)
     assert run.nbytes == done.bytes_after <= BUDGET
     assert not [name for name in os.listdir(records) if "superseded" in name]
+
+
+def test_a_dry_run_a_copy_and_a_replacement_do_the_same(tmp_path: Path) -> None:
+    records, output = tmp_path / "run", tmp_path / "small"
+    for rank, number in ((0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2)):
+        steps = range(number * 200, number * 200 + 200)
+        path, _ = write_segment(
+            records, *(event(step, scalar("loss", step)) for step in steps), rank=rank
+        )
+        if (rank, number) == (0, 3):
+            damaged(path)
+    rested(records)
+    for name in (".rec_summary-compacting-0.tmp", os.path.basename(hidden_path(str(path)))):
+        (records / name).write_bytes(b"x")  # of a compaction that was killed
+    before = tree(records)
+    budget = 2 * find_runs(records)[0].nbytes // 3
+    seen: list[tuple[str, int, int]] = []
+    [dry] = compact(records, budget, dry_run=True, progress=lambda *args: seen.append(args))
+    assert seen == [("run", 0, dry.bytes_before), ("run", dry.bytes_before, dry.bytes_before)]
+    assert compact(records, budget, dry_run=True, output=output) == [dry]
+    assert not output.exists()
+    assert compact(records, budget, output=output) == [dry]
+    assert tree(records) == before
+    assert compact(records, budget) == [dry]
+    after = {name: data for name, data in tree(records).items() if not name.endswith(".lock")}
+    assert tree(output) == after
+    assert dry.bytes_before == sum(len(data) for name, data in before.items() if name[0] != ".")
+    assert dry.bytes_after == sum(map(len, after.values())) <= budget
+    assert {replacement.rank for replacement in dry.replaced} == {0, 1}
+    assert [why[:6] for _, why in dry.left] == ["offset"]
+    widths = {(replacement.kind, replacement.bucket_steps > 1) for replacement in dry.replaced}
+    assert widths == {("lineage", False), ("summary", True)}
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"total_bytes": True}, "total_bytes is invalid"),
+        ({"total_bytes": 1e6}, "total_bytes is invalid"),
+        ({"total_bytes": 0}, "total_bytes is invalid"),
+        ({"output": "file"}, "an empty directory, or one that does not exist"),
+        ({"output": "full"}, "an empty directory, or one that does not exist"),
+        ({"source": "http://host/records"}, "a local directory, or one and an output"),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], what: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_payloads(Path("file"))
+    write_payloads(Path("full/file"))
+    with pytest.raises(ArgumentError, match=what):
+        compact(**{"source": "nothing", "total_bytes": 1, **change})
+
+
+def test_a_copy_may_be_made_in_an_empty_directory(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
+    (tmp_path / "empty").mkdir()
+    compact(tmp_path / "run", 10**6, output=tmp_path / "empty")
+    assert shown(tmp_path / "empty")[0] == {"loss": [1]}
+
+
+def test_files_of_a_writer_that_rests_are_left(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path)
+    writer.flush()
+    rested(tmp_path)
+    [done] = compact(tmp_path, 10)
+    assert dict(done.left) == dict.fromkeys(writer.paths, "a process is writing it")
+    writer.close()
 
 
 def test_damaged_files_leave_the_others_their_room(tmp_path: Path) -> None:
@@ -225,7 +298,9 @@ def test_what_was_written_after_a_file_was_listed_says_whose_it_is(tmp_path: Pat
     writer.write(MessageRecord(event(1, scalar("loss", 1), at=10)))
     writer.flush()
     work = _RankWork()
-    assert work.rows(list_files(str(tmp_path)))[0] == []  # it is being written
+    files = list_files(str(tmp_path))
+    rows, writers = work.rows(files)
+    assert (rows, work.lineage_groups(files, writers)) == ([], [])  # they are being written
     writer.write(MessageRecord(event(2, scalar("loss", 2), at=20)))
     writer.close()
     write_segment(tmp_path, event(1, scalar("loss", 3), at=15))  # of another writer at this time

@@ -307,6 +307,16 @@ def test_a_disk_smaller_than_the_budget_is_the_budget(
     compactor.close()
 
 
+def test_a_disk_that_does_not_know_its_size_is_no_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = os.statvfs_result((4096, 4096, 0, 0, 0, *os.statvfs(tmp_path)[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda _: unknown)
+    compactor = Compactor(str(tmp_path), 0, 2 * LEAST_BYTES, None, Troubles())
+    assert compactor.total_bytes == 2 * LEAST_BYTES
+    assert caplog.text == ""
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system with 2 MiB of room."""
@@ -375,6 +385,33 @@ def test_a_failure_is_reported_and_the_old_files_stay(
     compactor.close()
     assert sorted(os.listdir(data)) == before
     assert troubles.counts["retention"] >= 2  # the process failed; the files are too large
+
+
+@pytest.mark.parametrize(
+    ("program", "failures"), [("read x; echo failed >&2; exit 1", 1), ("exec sleep 1000", 0)]
+)
+def test_a_writer_that_ends_reports_a_failure_and_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, failures: int
+) -> None:
+    path = tmp_path / "program"
+    path.write_text(f"#!/bin/sh\n{program}\n")
+    path.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(path))
+    for seconds in ("_JOIN_SECS", "_END_SECS"):
+        monkeypatch.setattr(module, seconds, PATIENCE_SECS if failures else 0.01)
+    for stamp in range(MOST_SMALL + 2):
+        write_payloads(tmp_path / "data" / summary_name(stamp))
+    troubles = Troubles()
+    compactor = Compactor(str(tmp_path / "data"), 0, LEAST_BYTES, None, troubles)
+    compactor.close()  # there is no process yet
+    compactor.begun(set())
+    process = compactor._process
+    assert process is not None
+    if failures:
+        monkeypatch.setattr(module, "HURRY", b"h\n")  # what the program reads
+    compactor.close()
+    assert process.poll() is not None
+    assert troubles.counts == ({"retention": failures} if failures else {})
 
 
 def test_a_collector_that_ends_ends_the_process(tmp_path: Path) -> None:
