@@ -90,7 +90,6 @@ _OTHER_KINDS: Final = (HISTOGRAM, _LANDSCAPE, "image", "tensor")
 _SCALARS_AT_ONCE: Final = 16_384
 _ROWS_AT_ONCE: Final = 1024
 _RECORDS_AT_ONCE: Final = 128  # whose histograms are converted together; more take much memory
-_MOST_TEXTS: Final = 1 << 16  # of edges of buckets, kept by a file
 _MOST_EXACT: Final = 1 << 53  # larger integers are rounded in a float64
 _QUOTE: Final = '"'
 _SPECIAL: Final = re.compile(r'[,"\r\n]')
@@ -365,7 +364,6 @@ class _TextFile(abc.ABC):
     def __init__(self, file: IO[str], schema: Schema) -> None:
         self._file = file
         self._names = list(schema)
-        self._texts = _FloatTexts()
 
     def write(self, rows: Sequence[Row]) -> None:
         """Adds rows; a column that a row lacks is missing in the table."""
@@ -395,11 +393,6 @@ class _TextFile(abc.ABC):
         """Returns the cells of float32 values, of which NumPy has these texts."""
         return texts
 
-    def _json(self, value: Any) -> str:
-        if isinstance(value, np.ndarray) and value.dtype == np.float64:
-            return f"[{', '.join(map(self._texts.__getitem__, value.tolist()))}]"
-        return json.dumps(json_value(value), allow_nan=False)
-
 
 class _CsvFile(_TextFile):
     """CSV with a line of names; lists are JSON arrays, and NUL is the replacement character."""
@@ -412,7 +405,7 @@ class _CsvFile(_TextFile):
 
     def _line(self, row: Row) -> str:
         cells = map(row.get, self._names)
-        return csv_line(self._json(x) if isinstance(x, np.ndarray) else x for x in cells)
+        return csv_line(_json(x) if isinstance(x, np.ndarray) else x for x in cells)
 
     def _start(self, run: str, rank: int, tag: str) -> str:
         return csv_line([run, rank, tag]).removesuffix("\r\n")
@@ -424,7 +417,7 @@ class _JsonLinesFile(_TextFile):
     template = '%s, "step": %d, "wall_time": %s, "value": %s}\n'
 
     def _line(self, row: Row) -> str:
-        items = (f"{json.dumps(name)}: {self._json(value)}" for name, value in row.items())
+        items = (f"{json.dumps(name)}: {_json(value)}" for name, value in row.items())
         return f"{{{', '.join(items)}}}\n"
 
     def _start(self, run: str, rank: int, tag: str) -> str:
@@ -434,22 +427,6 @@ class _JsonLinesFile(_TextFile):
         # Releases of NumPy differ in when they write an exponent.
         floats = map(repr, map(float, texts))
         return (_JSON_NUMBERS.get(text, text) for text in floats)
-
-
-class _FloatTexts(dict[float, str]):
-    """The JSON of numbers, each formatted once.
-
-    The right edge of a bucket is mostly the left edge of the next one, and the histograms of a tag
-    often have the same edges.
-    """
-
-    def __missing__(self, number: float) -> str:
-        if not number or not math.isfinite(number):  # 0.0 equals -0.0, and no NaN equals another
-            return json.dumps(json_value(number))
-        if len(self) >= _MOST_TEXTS:
-            self.clear()
-        text = self[number] = repr(number)
-        return text
 
 
 class _ParquetFile:
@@ -533,6 +510,10 @@ def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:
     texts = np.array(list(map(repr, numbers[starts].tolist())), object)
     repeated: list[str] = np.repeat(texts, np.diff(starts, append=len(numbers))).tolist()
     return repeated
+
+
+def _json(value: Any) -> str:
+    return json.dumps(json_value(value), allow_nan=False)
 
 
 def json_value(value: Any) -> Any:
