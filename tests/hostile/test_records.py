@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 from pathlib import Path
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError
+from PIL import Image
 
 import rec_summary
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
@@ -224,20 +226,33 @@ def test_a_histogram_of_very_many_buckets_is_reported(tmp_path: Path) -> None:
     )
 
 
+def encoded(form: str, width: int, height: int) -> bytes:
+    """Returns an image of 9 × 9 pixels that states another size."""
+    buffer = io.BytesIO()
+    Image.new("L", (9, 9)).save(buffer, form)
+    at, order = {"GIF": (6, "<HH"), "BMP": (18, "<ii"), "JPEG": (None, ">HH")}[form]
+    data = bytearray(buffer.getvalue())
+    sides = (height, width) if form == "JPEG" else (width, height)
+    struct.pack_into(order, data, data.index(b"\xff\xc0") + 5 if at is None else at, *sides)
+    if form == "GIF":  # and of its first frame
+        struct.pack_into(order, data, data.index(b",") + 5, *sides)
+    return bytes(data)
+
+
 def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height) + b"\x08\x02"
 
 
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize(
     "data",
     [
         png(60_000, 60_000),
         png(2**31 - 1, 2**31 - 1),
-        b"GIF89a" + struct.pack("<HH", 65_535, 65_535),
-        b"BM" + bytes(16) + struct.pack("<ii", 60_000, -60_000),
-        b"\xff\xd8\xff\xe0\x00\x04xx\xff\xc2\x00\x11\x08" + struct.pack(">HH", 65_535, 65_535),
+        *(encoded(form, width=60_000, height=60_000) for form in ("GIF", "BMP", "JPEG")),
+        encoded("GIF", width=10_000, height=10_000),
     ],
-    ids=["png", "png-2^31", "gif", "bmp", "jpeg"],
+    ids=["png", "png-2^31", "gif", "bmp", "jpeg", "gif-10000"],
 )
 def test_images_that_no_browser_can_bear_are_reported(tmp_path: Path, data: bytes) -> None:
     image = summary_pb2.Summary.Image(height=1, width=1, colorspace=3, encoded_image=data)
@@ -250,6 +265,8 @@ def test_images_that_no_browser_can_bear_are_reported(tmp_path: Path, data: byte
 
 
 def test_sizes_are_those_that_images_state() -> None:
+    for form in ("GIF", "BMP", "JPEG"):
+        assert declared_size(encoded(form, width=70, height=50)) == (70, 50)
     assert declared_size(png(7, 5)) == (7, 5)
     assert declared_size(b"\x89PNG\r\n\x1a\n") is None
     assert declared_size(b"\xff\xd8" + b"\xff" * 50) is None

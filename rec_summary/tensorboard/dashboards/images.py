@@ -13,10 +13,11 @@ from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
-from rec_summary.series.blocks.image_size import declared_size
+from rec_summary.series.blocks.image_size import png_size
 from rec_summary.series.limits import MOST_PIXELS
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
 
+_EXPECTED_SIZE: Final = f"at most {MOST_PIXELS:,} pixels"
 IMAGES: Final = plugin("images", tensorboard_pb2.DATA_CLASS_BLOB_SEQUENCE)
 
 
@@ -40,8 +41,7 @@ class ImageMapper(ValueMapper):
             raise ValueError(three_part("the content of an image", received, expected))
         if math.prod(size) > MOST_PIXELS:
             received = verbatim(f"{size[0]:,} × {size[1]:,} pixels")
-            expected = f"at most {MOST_PIXELS:,} pixels"
-            raise ValueError(three_part("the size of an image", received, expected))
+            raise ValueError(three_part("the size of an image", received, _EXPECTED_SIZE))
         content = encoded(image.encoded_image, image.colorspace, image.height, image.width)
         yield Point(tag, IMAGES, content)
 
@@ -84,6 +84,25 @@ def encoded(data: bytes, channels: int, height: int = 0, width: int = 0) -> Any:
         height=height, width=width, colorspace=channels, encoded_image_string=data
     )
     return tensorboard_pb2.Summary.Value(image=image)
+
+
+def declared_size(data: bytes) -> tuple[int, int] | None:
+    """Returns the width and height that an image states, not decoded; None if none is found.
+
+    Collectors record PNG. The other formats are what TensorBoard shows as well.
+
+    Raises:
+        ValueError: It states far too many pixels.
+    """
+    if (size := png_size(data)) is not None:
+        return size
+    try:
+        return Image.open(io.BytesIO(data), formats=("JPEG", "GIF", "BMP")).size
+    except Image.DecompressionBombError:
+        received = verbatim("more pixels than Pillow opens")
+        raise ValueError(three_part("the size of an image", received, _EXPECTED_SIZE)) from None
+    except (OSError, ValueError):
+        return None
 
 
 def no_image(tag: str) -> Any:
