@@ -181,7 +181,7 @@ LOOKS: dict[str, Look] = {
     "inspect in words": in_words("inspect", "--all"),
     "lineage": in_json("lineage"),
     "verify": in_json("verify"),
-    "verify strict": in_words("verify", "--strict"),
+    "verify in words": in_words("verify"),
     "tail": in_json("tail", "--once", lines=True),
     "watch": in_json("watch", "--once", "--history", *RULES, lines=True),
     "load": load,
@@ -329,12 +329,6 @@ def test_an_export_in_words(records: Path) -> None:
     # What tells of the progress, on the standard error, depends on how much is read at a time.
     found = {name: told(run("export", *each)._replace(err="")) for name, each in commands.items()}
     pin("restart/in_file", "export in words", found)
-
-
-def test_a_file_alone_is_verified(records: Path) -> None:
-    path = records / "damage" / "zeroed" / corpus.name_of(0)
-    done = run("verify", path, "--json", "-q")
-    pin("damage/zeroed", "verify a file", told_json(done))
 
 
 def test_runs_that_have_fallen_silent(records: Path) -> None:

@@ -206,7 +206,7 @@ def test_a_file_is_refused(command: str, tmp_path: Path) -> None:
     more = [tmp_path / word if word == "logs" else word for word in FOLLOWING[command]]
     done = run(command, path, *more)
     assert done.returncode == 2
-    assert "Expected: a directory, not a file: name its folder." in flat(done.stderr)
+    assert f"Expected: a directory; that of this file is '{path.parent}'." in flat(done.stderr)
 
 
 def test_a_view_says_how_its_pages_keep_up(tmp_path: Path) -> None:

@@ -68,13 +68,6 @@ def test_what_reads_records_says_the_same_of_a_url(
     assert json.loads(found) == json.loads(here.stdout)
 
 
-def test_a_single_record_file_is_verified(records: str, s3) -> None:  # type: ignore[no-untyped-def]
-    [file] = s3.glob(f"{records.removeprefix('s3://')}/a/*_MS")
-    done = run("verify", f"s3://{file}", "-v")
-    assert done.returncode == 0
-    assert "1 file, 4 sound records" in done.stdout
-
-
 def test_problems_name_the_url(records: str, s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     [file] = s3.glob(f"{records.removeprefix('s3://')}/a/*_MS")
     data = bytearray(s3.cat_file(file))

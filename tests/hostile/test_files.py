@@ -72,12 +72,6 @@ def test_the_commands_report_a_link(source: Path) -> None:
     assert done.returncode == 0
 
 
-def test_a_record_file_that_the_user_names_may_be_a_link(source: Path) -> None:
-    done = run("verify", source / "run" / summary_name(1_800_000_000))
-    assert done.returncode == 0
-    assert "1 sound record" in done.stdout
-
-
 def test_a_source_may_be_a_link(source: Path, tmp_path: Path) -> None:
     (tmp_path / "latest").symlink_to(source)
     assert [each.name for each in find_runs(tmp_path / "latest")] == ["run"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +20,6 @@ from rec_summary.cli.output import (
     say,
     size_of,
 )
-from rec_summary.errors import three_part
 
 if TYPE_CHECKING:
     from rec_summary.compaction.directory import Replacement, RunCompaction
@@ -48,13 +46,12 @@ Examples:
 @click.command(cls=RecordsCommand, epilog=VERIFY_EXAMPLES, quiet="Print damage only.")
 @options.source
 @options.runs
-@options.flag("--strict", "Exit with 1 for warnings as well.")
 @options.on_engine
 @options.as_json()
-def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int | None) -> int:
+def verify(source: str, runs: str | None, engine: str, jobs: int | None) -> int:
     """Check the checksums, contents and order of records.
 
-    SRC is a record directory, a tree of them, a single record file, or a URL; it is not changed.
+    SRC is a record directory, a tree of them, or a URL; it is not changed.
     Exits with 0 if there is no damage, with 1 if there is. An unfinished record at the end of a
     file is a warning: a running training leaves one.
     """
@@ -64,7 +61,7 @@ def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int |
 
     reader = chosen_engine(engine, jobs)
     reports, unreadable = list[FileReport](), list[tuple[str, str]]()
-    chosen = _runs(source, runs)
+    chosen = choose_runs(source, runs)
 
     def fail(run: Run, error: Exception) -> None:
         unreadable.append((run.path, str(error)))
@@ -94,28 +91,7 @@ def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int |
         counts = f"{count_of(len(reports), 'file')}, {count_of(records, 'sound record')}"
         size = size_of(sum(report.nbytes for report in reports))
         say(f"{counts}, {size}: {count_of(damaged, 'damaged file') if damaged else 'no damage'}")
-    return int(bool(damaged or (strict and any(report.findings for report in reports))))
-
-
-def _runs(source: str, pattern: str | None) -> list[Run]:
-    """Returns the runs of a source, which may be a record file itself."""
-    from rec_summary.records.format.names import parse_name
-    from rec_summary.records.reading.runs import RecordFile, Run
-    from rec_summary.records.remote import Url
-    from rec_summary.series.options import ArgumentError
-    from rec_summary.series.overview.verify import UNNAMED
-
-    is_named = parse_name(os.path.basename(source)) is not None
-    if isinstance(source, Url) and is_named:
-        return [Run(source, source, (RecordFile(source, UNNAMED),))]
-    if not isinstance(source, Url) and os.path.isfile(source):
-        path = os.path.realpath(source)  # you have named the file, so it may be a link
-        nbytes = os.path.getsize(path)
-        if not nbytes and not is_named:
-            expected = "a record file; this one is empty, and its name is not that of a record file"
-            raise ArgumentError(three_part("the source of records", source, expected))
-        return [Run(path, os.path.dirname(path), (RecordFile(path, UNNAMED),))]
-    return choose_runs(source, pattern)
+    return int(damaged > 0)
 
 
 @click.command(

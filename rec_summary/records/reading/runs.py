@@ -271,7 +271,8 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
         expected = "an existing directory of MindSpore summary records"
         raise NotFoundError(three_part(SOURCE, source, expected))
     if not os.path.isdir(source):
-        raise NotFoundError(three_part(SOURCE, source, "a directory, not a file: name its folder"))
+        expected = f"a directory; that of this file is {os.path.dirname(source) or os.curdir!r}"
+        raise NotFoundError(three_part(SOURCE, source, expected))
     directories = {}
     waiting = [(source, 0)]
     while waiting:

@@ -23,7 +23,7 @@ DAMAGE: Final = "damage"
 WARNING: Final = "warning"
 _VERSION: Final = "MindSpore.Event:"
 _VERSION_RECORD: Final = "version"
-UNNAMED: Final = RecordName(0, 0, "", Kind.SUMMARY)
+_UNNAMED: Final = RecordName(0, 0, "", Kind.SUMMARY)
 """What a file of any other name holds."""
 
 _KEPT: Final = 1000
@@ -101,7 +101,7 @@ def verify_file(path: str | os.PathLike[str], report: Report | None = None) -> F
         OSError: The file cannot be read.
     """
     path = os.fspath(path)
-    name = parse_name(os.path.basename(path)) or UNNAMED
+    name = parse_name(os.path.basename(path)) or _UNNAMED
     check = _Check(name.kind)
     with EventReader(RecordFile(path, name), Report() if report is None else report) as reader:
         for item in reader.items():
