@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary.engines.engine import HERE, Engine
 from rec_summary.errors import required, three_part, verbatim
@@ -19,7 +18,6 @@ from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import path_or_url
 from rec_summary.series.batch import Columns, Recorded, concatenated, rows_of
 from rec_summary.series.comparison.groups import GROUP, grouped
-from rec_summary.series.comparison.samples import SAMPLES, STEP, check_axis, totals_of
 from rec_summary.series.limits import MOST_CELLS
 from rec_summary.series.lineage import parameters_of
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, chosen_engine
@@ -162,51 +160,31 @@ class Records:
             raise ArgumentError(three_part("the run", name, expected))
         return RunView(matching[0], self._selection)
 
-    def scalars(self, *, wide: bool = False, x: str = STEP) -> pd.DataFrame:
+    def scalars(self, *, wide: bool = False) -> pd.DataFrame:
         """Returns all scalars.
 
         Args:
             wide: Whether there is a column for each tag.
-            x: `samples` adds a column: the examples that were seen in training at the step.
 
         Returns:
-            A row for each value: `run`, `rank`, `tag`, `step`, `wall_time`, `value` (a
-            float64), and `samples` (an int64) if it was asked for. If `wide`, a row for each run,
-            rank, step (and `samples`), which are the index, and a column for each tag, NaN where
-            there is none.
+            A row for each value: `run`, `rank`, `tag`, `step`, `wall_time` and `value` (a
+            float64). If `wide`, a row for each run, rank and step, which are the index, and a
+            column for each tag, NaN where there is none.
 
         Raises:
             ValueError: A wide table would have more than a hundred million cells.
-            ArgumentError: `x` is invalid, or is `samples` and a run does not state its batch size.
         """
-        check_axis(x)
         long = _scalar_frame(list(self._scalars(scalars_in_memory)))
         # The values of a very large step come in parts, and may be in two of them.
         if not _steps_rise(long):
             series = ["run", "rank", "tag", "step"]
             long = long.drop_duplicates(series, keep="last", ignore_index=True)
-        index = ["run", "rank", "step"]
-        if x == SAMPLES:
-            index.append(SAMPLES)
-            long[SAMPLES] = self._samples(long)
         if not wide:
             return long
         _check_width(long)
-        table = long.pivot(index=index, columns="tag", values="value")
+        table = long.pivot(index=["run", "rank", "step"], columns="tag", values="value")
         table.columns = [str(name) for name in table.columns]
         return table.sort_index()
-
-    def _samples(self, table: pd.DataFrame) -> npt.NDArray[np.int64]:
-        """Returns the examples that were seen at the steps of a table."""
-        steps, samples = table["step"].to_numpy(), np.zeros(len(table), np.int64)
-        report = Report()
-        for run in self._runs:
-            name = valid(run.name)
-            own = [label for label in table["run"].cat.categories if _is_of(label, name)]
-            rows = table["run"].isin(own).to_numpy()
-            if rows.any():
-                samples[rows] = totals_of(run, report).at(steps[rows])
-        return samples
 
     def iter_scalars(self, chunk: int = _CHUNK) -> Iterator[pd.DataFrame]:
         """Yields the scalars in tables of at most `chunk` rows, in bounded memory.
@@ -349,11 +327,6 @@ class Records:
                 "(all are in `problems`)",
                 stacklevel=4,
             )
-
-
-def _is_of(name: str, run: str) -> bool:
-    """Whether a name is that of a run, or of a further writer of it."""
-    return name == run or name.startswith(f"{run}/writer_")
 
 
 # What is read of one run, here or on a worker.

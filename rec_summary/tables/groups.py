@@ -9,7 +9,6 @@ import numpy as np
 
 from rec_summary.series.comparison.curves import Curve
 from rec_summary.series.comparison.groups import Band, band
-from rec_summary.series.comparison.samples import STEP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +24,7 @@ class Groups:
     """
 
     def __init__(
-        self, scalars: Callable[..., pd.DataFrame], members: Mapping[str, Sequence[str]]
+        self, scalars: Callable[[], pd.DataFrame], members: Mapping[str, Sequence[str]]
     ) -> None:
         """Use `Records.groups`."""
         self.members = {name: tuple(runs) for name, runs in members.items()}
@@ -46,43 +45,36 @@ class Groups:
         names = {run: name for name, runs in self.members.items() for run in runs}
         return pd.Series(names, name="group", dtype="object").rename_axis("run")
 
-    def scalars(self, *, x: str = STEP) -> pd.DataFrame:
+    def scalars(self) -> pd.DataFrame:
         """Returns the mean and the spread of all scalars of each group.
 
         The members are brought to the same steps: all steps at which one of them has a value.
         Between two values of a member, its value is interpolated linearly; before its first and
         behind its last one it does not count. Of several ranks, each is a member.
 
-        Args:
-            x: `samples` brings them to the same numbers of examples seen in training, instead.
-
         Returns:
-            `group` and `tag` (categories), `step` (or `samples`), `members` (how many have a
-            value there), `mean`, `std` (the standard deviation; NaN for a single one), `min`,
-            `max`.
-
-        Raises:
-            ArgumentError: `x` is invalid, or is `samples` and a run does not state its batch size.
+            `group` and `tag` (categories), `step`, `members` (how many have a value there),
+            `mean`, `std` (the standard deviation; NaN for a single one), `min`, `max`.
         """
         import pandas as pd
 
-        table = self._scalars(x=x)
+        table = self._scalars()
         names = self.of_runs
         table = table[table["run"].isin(names.index)]
         table = table.assign(group=table["run"].astype("object").map(names))
         parts = [
-            pd.DataFrame({"group": group, "tag": tag, x: band.places, **_columns(band)})
-            for group, tag, band in self._bands(table, x)
+            pd.DataFrame({"group": group, "tag": tag, "step": band.places, **_columns(band)})
+            for group, tag, band in self._bands(table)
         ]
-        columns = ["group", "tag", x, *_COLUMNS]
+        columns = ["group", "tag", "step", *_COLUMNS]
         bands = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
         return bands.astype({"group": "category", "tag": "category"})
 
-    def _bands(self, table: pd.DataFrame, x: str) -> Iterator[tuple[str, str, Band]]:
+    def _bands(self, table: pd.DataFrame) -> Iterator[tuple[str, str, Band]]:
         for (group, tag), values in table.groupby(["group", "tag"], observed=True, sort=True):
             members = values.groupby(["run", "rank"], observed=True, sort=True)
             curves = [
-                Curve(np.asarray(member[x]), np.asarray(member["value"], np.float64))
+                Curve(np.asarray(member["step"]), np.asarray(member["value"], np.float64))
                 for _, member in members
             ]
             yield group, tag, band(curves)

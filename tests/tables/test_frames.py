@@ -216,18 +216,3 @@ def test_a_choice_may_leave_nothing_of_a_long_training(
     records = rec_summary.load(tmp_path, **choice)
     assert len(records.scalars()) == 0
     assert list(records.iter_scalars()) == []
-
-
-def test_scalars_have_the_examples_that_were_seen_if_they_are_asked_for(tmp_path: Path) -> None:
-    for name, described in (("a", train()), ("b", train(step=2, samples=20, batch_size=10))):
-        values = (event(step, scalar("loss", step)) for step in (1, 4))
-        write_segment(tmp_path / name, lineage(train_lineage=described), *values)
-    records = load(tmp_path)
-    assert records.scalars(x="samples")["samples"].tolist() == [64, 256, 10, 40]
-    wide = records.scalars(x="samples", wide=True)
-    assert wide.index.names == ["run", "rank", "step", "samples"]
-    assert wide["loss"].tolist() == [1, 4, 1, 4]
-    assert "samples" not in records.scalars()
-    write_segment(tmp_path / "c", event(1, scalar("loss", 1)))
-    with pytest.raises(ArgumentError, match="c has none: leave it out with"):
-        load(tmp_path).scalars(x="samples")

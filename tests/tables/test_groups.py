@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import rec_summary
-from rec_summary.series.options import ArgumentError
 from rec_summary.tables.frames import Records
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
@@ -55,15 +54,3 @@ def test_a_choice_without_scalars_gives_an_empty_table(tmp_path: Path) -> None:
     described = lineage(user_defined_info=custom({"group": "x"}))
     write_segment(tmp_path, described)
     assert rec_summary.load(tmp_path).groups().scalars().empty
-
-
-def test_members_are_brought_to_the_same_examples(records: Records) -> None:
-    table = records.groups("seed").scalars(x="samples")
-    assert list(table.columns)[2] == "samples"
-    first = table[table["group"] == "learning_rate=0.5"]
-    assert first["samples"].tolist() == [64, 128, 192, 256, 320]
-
-
-def test_an_unknown_axis_is_refused(records: Records) -> None:
-    with pytest.raises(ArgumentError, match="one of step, samples"):
-        records.groups("seed").scalars(x="epoch")
