@@ -7,7 +7,6 @@ follows it.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import sys
 import threading
@@ -29,7 +28,6 @@ _WIDE: Final = 10_000
 _LONGEST_NAME: Final = 30  # beside a progress bar
 _PADDING: Final = 2  # of each column
 _LEAST_HEAD: Final = 8  # characters of the head of a column of numbers
-_COMMON: Final = 8  # characters of what all names begin or end with, if they are long
 _LEAST_NAME: Final = 16  # characters of a name
 _SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
 _KEY: Final = "rec_summary.printing"  # in click's context
@@ -188,8 +186,6 @@ def fitted_table(
     widths, natural, texts = list[int](), list[int](), list[list[Text]]()
     for column in columns:
         cells = [Text(one_line(c)) if isinstance(c, str) else c for c in column.cells]
-        if not column.is_number:
-            cells = _shortened(cells, room)
         content = max((cell_len(cell.plain) for cell in cells), default=0)
         natural.append(max(content, cell_len(one_line(column.head))))
         size = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(cells, least)
@@ -216,27 +212,6 @@ def _style(cell: Text, text: str) -> Text:
     from rich.text import Text
 
     return Text(text, style=cell.style)
-
-
-def _shortened(cells: list[Text], room: int) -> list[Text]:
-    """Cuts what all names of a column begin and end with, if they are long."""
-    texts = [cell.plain for cell in cells]
-    if len(set(texts)) < 2 or max(map(len, texts)) <= room // 3:
-        return cells
-    start = _common(texts)
-    end = _common([text[start:][::-1] for text in texts])
-    first, last = texts[0][:start], texts[0][len(texts[0]) - end :]
-    first, last = middle_cut(first, _COMMON), middle_cut(last, _COMMON)
-    return [
-        _style(cell, f"{first}{text[start : len(text) - end]}{last}")
-        for cell, text in zip(cells, texts, strict=True)
-    ]
-
-
-def _common(texts: Sequence[str]) -> int:
-    """Returns how many characters all texts begin with."""
-    columns = zip(*texts, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda letters: len(set(letters)) == 1, columns))
 
 
 def _distinct_width(cells: Iterable[Text], width: int) -> int:
