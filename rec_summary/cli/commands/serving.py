@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 WARNING = (
     "Warning: TensorBoard listens at {} without a password: everybody who can reach this machine "
-    "can read all of these records and the log directory. An SSH tunnel to 127.0.0.1 avoids this "
-    "(see docs/security.md)."
+    "can read all of these records. An SSH tunnel to 127.0.0.1 avoids this (see docs/security.md)."
 )
 _RELOADING = (
     "Its pages reload themselves if you tick `Reload data` in its settings (the gear at the top "
@@ -53,11 +52,6 @@ _command = functools.partial(
 @_command(epilog=VIEW_EXAMPLES)
 @options.source
 @click.argument("arguments", metavar="[-- TENSORBOARD OPTIONS]", nargs=-1)
-@options.option(
-    "--logdir",
-    "Show the event files below this log directory as well, and its Projector files.",
-    options.PATH,
-)
 @options.option("--host", "The address to listen at.", default="127.0.0.1")
 @options.option("--port", "The port to listen at. [default: a free one from 6006 on]", options.PORT)
 @options.runs
@@ -68,7 +62,6 @@ _command = functools.partial(
 def view(
     source: str,
     arguments: tuple[str, ...],
-    logdir: str | None,
     host: str,
     port: int | None,
     runs: str | None,
@@ -100,7 +93,7 @@ def view(
     address = exposed(host, arguments)
     if address is not None:
         click.echo(WARNING.format(one_line(address)), err=True)
-    board = Board(index, logdir, host=host, port=port, runs=count, arguments=arguments)
+    board = Board(index, host=host, port=port, runs=count, arguments=arguments)
     with _served(index, board):
         url = page(board.url, pinned)
         click.echo(f"TensorBoard: {url} (Ctrl-C to stop)")

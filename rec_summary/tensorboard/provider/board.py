@@ -16,7 +16,7 @@ from tensorboard import default, program
 from tensorboard.plugins import base_plugin
 
 from rec_summary.errors import RecSummaryError, three_part, verbatim
-from rec_summary.tensorboard.provider.data_provider import RecordDataProvider, add_event_files
+from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.plugin import RecordsLoader
 from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
 from rec_summary.tensorboard.provider.run_index import RunIndex
@@ -44,7 +44,6 @@ class Board:
     def __init__(
         self,
         index: RunIndex,
-        logdir: str | None = None,
         *,
         host: str = LOCALHOST,
         port: int | None = None,
@@ -55,7 +54,6 @@ class Board:
 
         Args:
             index: Has the runs; someone keeps it up to date.
-            logdir: A log directory whose event files and files of the Projector are shown as well.
             host: The address to listen at. TensorBoard has no passwords: at any address other
                 than this machine's own, anyone who can reach it can see the records.
             port: The port to listen at; by default a free one from 6006 on.
@@ -66,9 +64,8 @@ class Board:
         self.url = ""
         self._index = index
         self._provider = RecordDataProvider(index)
-        self._has_logdir = logdir is not None
         self._arguments = [
-            *("tensorboard", "--logdir", logdir or os.devnull),
+            *("tensorboard", "--logdir", os.devnull),
             *(() if _listening(host, arguments).bind_all is not None else ("--host", host)),
             *("--samples_per_plugin", samples),
             *(() if port is None else ("--port", str(port))),
@@ -89,8 +86,6 @@ class Board:
             with contextlib.redirect_stderr(said):
                 board.configure(self._arguments)
                 self._server = board.make_server()
-            if self._has_logdir:
-                add_event_files(self._provider, board.flags)
         except (SystemExit, OSError, program.TensorBoardServerException, ValueError) as error:
             text = said.getvalue().strip() or str(error)
             if board.flags is None or isinstance(error, ValueError):
