@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Complain = Callable[[str], None]
 """Takes a sentence about an alert that cannot be delivered."""
 
-EXEC_SECS: Final = 60.0
+_EXEC_SECS: Final = 60.0
 _CAPACITY: Final = 1000
 _POLL_SECS: Final = 0.05
 _MODE: Final = 0o644
@@ -163,7 +163,7 @@ class Command:
         self,
         command: str,
         complain: Complain,
-        timeout: float = EXEC_SECS,
+        timeout: float = _EXEC_SECS,
         capacity: int = _CAPACITY,
         stop: threading.Event | None = None,
     ) -> None:

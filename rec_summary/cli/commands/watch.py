@@ -75,11 +75,8 @@ _complain: Final = functools.partial(complain, "watch")
 @options.option(
     "--exec CMD",
     "Run CMD for each alert, without a shell, with RS_STATE, RS_RUN, RS_TEXT and others in "
-    "its environment, and with the alert as JSON on its standard input.",
+    "its environment, and with the alert as JSON on its standard input. It may take 60 seconds.",
     into="command",
-)
-@options.option(
-    "--exec-timeout SECS", "Kill CMD if it takes longer.", options.SECONDS, default=60.0
 )
 @options.flag(
     "--record",
@@ -156,7 +153,6 @@ def _delivering(
     once: bool,
     log: str | None,
     command: str | None,
-    exec_timeout: float,
     record: bool,
     stop_run: bool,
 ) -> Iterator[tuple[Callable[[Transition], None], Callable[[], None]]]:
@@ -179,7 +175,7 @@ def _delivering(
             sinks.append(requests)
         runner = None
         if command is not None:
-            runner = Command(command, _complain, exec_timeout, stop=stop if once else None)
+            runner = Command(command, _complain, stop=stop if once else None)
             sinks.append(runner.queue)
 
         def deliver(transition: Transition) -> None:
