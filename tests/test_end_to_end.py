@@ -47,7 +47,7 @@ def training(tmp_path_factory):
 @pytest.fixture(scope="module")
 def logdir(training):
     base, _ = training
-    command = [sys.executable, "-m", "rec_summary.cli", "export", base / "records", base / "logs"]
+    command = [sys.executable, "-m", "rec_summary", "export", base / "records", base / "logs"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return base / "logs"

@@ -250,7 +250,7 @@ def test_no_message_shows_the_secret_of_a_url(
 def test_a_full_disk_is_reported_as_one(tmp_path: Path) -> None:
     write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
     with open("/dev/full", "w") as full:
-        words = [sys.executable, "-m", "rec_summary.cli", "lineage", tmp_path, "--format", "csv"]
+        words = [sys.executable, "-m", "rec_summary", "lineage", tmp_path, "--format", "csv"]
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert "Received: standard output: No space left on device. Expected: space" in done.stderr

@@ -17,7 +17,7 @@ from tests.support import event_files
 
 ROOT = Path(__file__).parents[2]
 TRAINER_FLUSH_SECS = 0.2
-COMMAND = [sys.executable, "-m", "rec_summary.cli"]
+COMMAND = [sys.executable, "-m", "rec_summary"]
 
 
 def start(*command: object, **options: Any) -> subprocess.Popen[str]:

@@ -85,7 +85,7 @@ def test_the_command_does_the_same_where_the_directory_has_been_moved_to(
     moved = tmp_path / "moved"
     shutil.copytree(run / "ckpt_dir", moved / "ckpt_dir")
     place = "tests.support.click_landscape:parts"
-    command = [sys.executable, "-m", "rec_summary.cli", "landscape", str(moved), "--model", place]
+    command = [sys.executable, "-m", "rec_summary", "landscape", str(moved), "--model", place]
     done = subprocess.run(
         [*command, "--engine", "loky", "--jobs", "2", "--seed", "1", "--no-replay"],
         capture_output=True,

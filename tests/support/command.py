@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.waiting import PATIENCE_SECS
 
-PROGRAM = [sys.executable, "-m", "rec_summary.cli"]
+PROGRAM = [sys.executable, "-m", "rec_summary"]
 HEAVY = ("mindspore", "tensorboard", "numpy", "rich", "google.protobuf", "filelock")
 STARTED: list[subprocess.Popen[str]] = []
 

@@ -14,7 +14,7 @@ from rec_summary.records.format.framing import frame, masked_crc32c
 from tests.support.record_dirs import START, event, scalar, summary_name
 from tests.support.waiting import PATIENCE_SECS
 
-MAIN = [sys.executable, "-m", "rec_summary.cli"]
+MAIN = [sys.executable, "-m", "rec_summary"]
 WALL_TIME = struct.pack("<Bd", 9, START)  # field 1 of an event
 
 

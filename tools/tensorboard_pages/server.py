@@ -161,6 +161,6 @@ class ViewServer(TensorBoardServer):
 
     def __init__(self, records: Path, log: Path) -> None:
         self._log = log
-        command = [sys.executable, "-m", "rec_summary.cli", "view"]
+        command = [sys.executable, "-m", "rec_summary", "view"]
         self._command = [*command, str(records), "--port", "0"]
         self._url = ""

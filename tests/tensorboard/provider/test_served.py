@@ -396,7 +396,7 @@ def test_the_plugin_can_be_turned_off(tmp_path: Path) -> None:
 
 def test_serve_and_a_tensorboard_of_its_own(tmp_path: Path) -> None:
     write_segment(tmp_path / "records" / "run", event(1, scalar("loss", 0.5)))
-    command = [sys.executable, "-m", "rec_summary.cli", "serve", str(tmp_path / "records")]
+    command = [sys.executable, "-m", "rec_summary", "serve", str(tmp_path / "records")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

@@ -154,7 +154,7 @@ def start(settings: Settings) -> tuple[str, list[Row]]:
         f"for what Python itself takes, `{bare}`."
     )
     commands = {
-        "rec-summary --help": ["-m", "rec_summary.cli", "--help"],
+        "rec-summary --help": ["-m", "rec_summary", "--help"],
         "import rec_summary": ["-c", "import rec_summary"],
         bare: ["-c", "pass"],
     }

@@ -290,7 +290,7 @@ def _answer(process: subprocess.Popen[bytes], address: str) -> bytes:
 
 
 def _words(words: str, records: str) -> list[str]:
-    command = ["-m", "rec_summary.cli", *words.split()]
+    command = ["-m", "rec_summary", *words.split()]
     return [records if word == "{}" else word for word in command]
 
 

@@ -54,7 +54,7 @@ def measured(runs: int, seconds: float, records: int, work: str) -> dict[str, fl
             for step in range(20):
                 writer.write(scalar(step))
             writer.flush()
-        command = [sys.executable, "-m", "rec_summary.cli", "export", "-q", "--follow"]
+        command = [sys.executable, "-m", "rec_summary", "export", "-q", "--follow"]
         process = subprocess.Popen([*command, str(source), str(logs)])
         try:
             while not all(size_of(logs / f"run_{n:03}") for n in range(runs)):

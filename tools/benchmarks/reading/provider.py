@@ -87,7 +87,7 @@ def _contest(
         settings.say(f"making records: {runs:,} runs of {steps:,} steps of {series} tags")
         shape = {"runs": runs, "series": series, "steps": steps}
         call(make, folder=records, **shape)
-        command = ["-m", "rec_summary.cli", "export", "-q", records, logs]
+        command = ["-m", "rec_summary", "export", "-q", records, logs]
         export = call(readers.run, command=command)["seconds"]
         contestants = [
             Contestant(name, load, {"logdir": logdir, "way": name, **shape, **arguments})

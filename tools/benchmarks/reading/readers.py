@@ -19,15 +19,15 @@ _SCALARS, _STEPS = 10_000_000, 1_000_000
 _LOAD = "import sys, rec_summary; assert len(rec_summary.load(sys.argv[1]).scalars())"
 # {} is the record directory, {out} an empty directory.
 _READERS = {
-    "export": "-m rec_summary.cli export -q {} {out}/logs",
+    "export": "-m rec_summary export -q {} {out}/logs",
     "load": f"-c|{_LOAD}|{{}}",
-    "verify": "-m rec_summary.cli verify {}",
-    "tail --once": "-m rec_summary.cli tail --once {}",
-    "inspect": "-m rec_summary.cli inspect {}",
-    "watch --once": "-m rec_summary.cli watch --once {}",
-    "lineage": "-m rec_summary.cli lineage {}",
-    "plot": "-m rec_summary.cli plot {} -o {out}/picture.png",
-    "parquet": "-m rec_summary.cli export -q --format parquet {} {out}/tables",
+    "verify": "-m rec_summary verify {}",
+    "tail --once": "-m rec_summary tail --once {}",
+    "inspect": "-m rec_summary inspect {}",
+    "watch --once": "-m rec_summary watch --once {}",
+    "lineage": "-m rec_summary lineage {}",
+    "plot": "-m rec_summary plot {} -o {out}/picture.png",
+    "parquet": "-m rec_summary export -q --format parquet {} {out}/tables",
 }
 _CPU_OF_EXPORT = 2.0
 _MEMORY_MB = {"tail --once": 200, "inspect": 200, "watch --once": 200, "lineage": 200, "plot": 300}

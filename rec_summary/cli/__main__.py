@@ -1,7 +1,0 @@
-"""`python -m rec_summary.cli`."""
-
-import sys
-
-from rec_summary.cli import main
-
-sys.exit(main())
