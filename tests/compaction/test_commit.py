@@ -78,6 +78,14 @@ def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) ->
     check(records)
 
 
+def test_a_file_that_somebody_has_removed_meanwhile_is_no_failure(records: Path) -> None:
+    files = [file for file in list_files(str(records)) if file.name.kind.name == "SUMMARY"][:4]
+    with commit.replacing(files, compacted_name(files)) as out:
+        rewrite(Run("run", str(records), tuple(files)), out, 4000, 10**6)
+        os.unlink(files[1].path)
+    check(records)
+
+
 def test_a_reader_with_a_list_from_before_goes_on(records: Path) -> None:
     [run] = find_runs(records)
     values = recorded_values(run, ("scalar_value",), EVERYTHING, report := Report())

@@ -113,8 +113,8 @@ def test_a_dry_run_a_copy_and_a_replacement_do_the_same(tmp_path: Path) -> None:
     assert dry.bytes_after == sum(map(len, after.values())) <= budget
     assert {replacement.rank for replacement in dry.replaced} == {0, 1}
     assert [why[:6] for _, why in dry.left] == ["offset"]
-    widths = {(replacement.kind, replacement.bucket_steps > 1) for replacement in dry.replaced}
-    assert widths == {("lineage", False), ("summary", True)}
+    widths = {(replacement.kind, replacement.bucket_steps == 1) for replacement in dry.replaced}
+    assert widths == {("lineage", True), ("summary", False)}
 
 
 @pytest.mark.parametrize(

@@ -233,10 +233,13 @@ def test_a_size_that_a_head_cannot_mean_is_bounded(
     head.compaction.recorded_bytes = stated
     for stamp in (10, 30):
         name = summary_name(stamp).replace("events.out", f"events.compacted-{stamp + 10}-0001.out")
-        write_payloads(tmp_path / name, head.SerializeToString())
+        steps = [event(step, scalar("loss", step)) for step in range(stamp * 100, stamp * 100 + 99)]
+        write_payloads(tmp_path / name, *(each.SerializeToString() for each in [head, *steps]))
     run = Run("run", str(tmp_path), list_files(str(tmp_path)))
     assert len(run.files) == 2
-    assert 0 <= rewrite(run, io.BytesIO(), target, 0).recorded_bytes <= 1 << 51
+    out = io.BytesIO()
+    assert 0 <= rewrite(run, out, target, 0).recorded_bytes <= 1 << 51
+    assert (out.tell() < run.nbytes / 4) == (target == 1)
 
 
 def test_the_newest_part_is_complete_and_the_oldest_the_coarsest(tmp_path: Path) -> None:

@@ -30,8 +30,10 @@ from rec_summary.records.writing.retention import (
     MOST_FILES,
     MOST_SMALL,
     Compactor,
+    begin_bytes,
     rank_bytes,
     segment_bytes,
+    small_bytes,
 )
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.options import EVERYTHING
@@ -304,6 +306,9 @@ def test_a_disk_smaller_than_the_budget_is_the_budget(
     monkeypatch.undo()
     compactor._fit_disk()
     assert compactor.total_bytes == budget or disk.f_bavail * disk.f_frsize < 2 * budget
+    monkeypatch.setattr(os, "statvfs", small)
+    compactor.begun(set())
+    assert compactor.total_bytes < size
     compactor.close()
 
 
@@ -387,6 +392,55 @@ def test_a_failure_is_reported_and_the_old_files_stay(
     assert troubles.counts["retention"] >= 2  # the process failed; the files are too large
 
 
+LARGE = small_bytes(LEAST_BYTES) + 1
+MUCH = begin_bytes(LEAST_BYTES) // 10
+
+
+@pytest.mark.parametrize(
+    ("count", "nbytes", "is_due"),
+    [
+        *((MOST_FILES, LARGE, False), (MOST_FILES + 1, LARGE, True)),
+        *((MOST_SMALL + 1, LARGE - 1, False), (MOST_SMALL + 2, LARGE - 1, True)),
+        *((10, MUCH, False), (10, MUCH + 1, True)),
+    ],
+)
+def test_the_process_begins_with_many_files_or_many_bytes_of_its_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, nbytes: int, *, is_due: bool
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for stamp in range(count):
+        (folder / summary_name(stamp)).write_bytes(b"x" * nbytes)
+        (folder / summary_name(stamp, rank=1)).write_bytes(b"x" * LEAST_BYTES)
+    compactor = Compactor(str(folder), 0, LEAST_BYTES, "soft", Troubles())
+    compactor.begun({3, 1, 10**9}, 1000)
+    process = compactor._process
+    assert (process is not None) == is_due
+    if process is not None:
+        process.wait(PATIENCE_SECS)
+        words = (tmp_path / "words").read_text().split()
+        total = str(LEAST_BYTES - 1000)  # a large record gets its room
+        assert words == [
+            *("-m", "rec_summary.compaction", str(folder), "0", total, "0.01", "soft", "1", "3")
+        ]
+    compactor.close()
+
+
+def test_a_file_that_is_removed_while_sizes_are_read_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stamp in (1, 2):
+        (tmp_path / summary_name(stamp)).write_bytes(b"x" * stamp)
+    entries = list(os.scandir(tmp_path))
+    (tmp_path / summary_name(1)).unlink()
+    monkeypatch.setattr(os, "scandir", lambda _: contextlib.nullcontext(entries))
+    assert rank_bytes(str(tmp_path), 0) == 2
+
+
 @pytest.mark.parametrize(
     ("program", "failures"), [("read x; echo failed >&2; exit 1", 1), ("exec sleep 1000", 0)]
 )
@@ -407,6 +461,7 @@ def test_a_writer_that_ends_reports_a_failure_and_leaves_no_process(
     compactor.begun(set())
     process = compactor._process
     assert process is not None
+    assert os.getsid(process.pid) == process.pid  # Ctrl-C is for the training
     if failures:
         monkeypatch.setattr(module, "HURRY", b"h\n")  # what the program reads
     compactor.close()
