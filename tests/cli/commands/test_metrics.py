@@ -339,6 +339,10 @@ def test_a_real_prometheus_scrapes_it_and_an_alert_fires(
                 eventually(lambda query=query: ask(base, "query", query=query)["result"])
 
         answered([each["expr"] for each in board["annotations"]["list"]])  # the alert that fires
+        alerts, *_ = (panel["targets"][0]["expr"] for panel in board["panels"])
+        for runs, count in (("records", "1"), ("other", "0")):  # as all panels: of the chosen runs
+            [answer] = ask(base, "query", query=alerts.replace("$run", runs))["result"]
+            assert answer["value"][1] == count
         training.values(3, loss=0.4, **RECORDED)
         Writing(source, 1).values(1, loss=0.5)
         queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
