@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from rec_summary._pb.lineage_pb2 import EvaluationLineage
+from rec_summary.records.writing.run_writer import FILE_VERSION
 from tests.support.record_dirs import (
     event,
     lineage,
@@ -41,4 +42,5 @@ for number in range(1000):
     ]
     name = summary_name(began)
     for path, events in ((folder / name, values), (folder / f"{name[:-3]}_lineage", lineages)):
-        write_payloads(path, *(message.SerializeToString() for message in events))
+        first = type(events[0])(wall_time=began, version=FILE_VERSION)
+        write_payloads(path, *(message.SerializeToString() for message in (first, *events)))
