@@ -201,17 +201,12 @@ def fitted_table(
         room -= more
         head, side = Text(middle_cut(column.head, width + more)), _SIDES[column.is_number]
         table.add_column(head, justify=side, overflow="fold")
-        texts[index] = [_style(cell, middle_cut(cell.plain, width + more)) for cell in texts[index]]
+        texts[index] = [
+            Text(middle_cut(cell.plain, width + more), style=cell.style) for cell in texts[index]
+        ]
     for row in zip(*texts, strict=True):
         table.add_row(*row)
     return table, [one_line(column.head) for column in columns[len(widths) :]]
-
-
-def _style(cell: Text, text: str) -> Text:
-    """Returns text in the style of a cell."""
-    from rich.text import Text
-
-    return Text(text, style=cell.style)
 
 
 def _distinct_width(cells: Iterable[Text], width: int) -> int:

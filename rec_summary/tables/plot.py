@@ -294,7 +294,8 @@ def _figure(panels: Mapping[str, Sequence[_Curve]], x: str, log: str) -> Figure:
             list(handles.values()),
             labels,
             loc="outside lower center",
-            ncols=_legend_columns(labels),
+            # As many as fit beside each other.
+            ncols=max(1, min(len(labels), 4, int(_WIDTH * 12 / (max(map(len, labels)) + 6)))),
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
@@ -307,11 +308,6 @@ def _grid(figure: Figure, count: int) -> list[Axes]:
     width = math.lcm(*map(len, rows))
     axes = figure.subplot_mosaic([np.repeat(row, width // len(row)).tolist() for row in rows])
     return [axes[index] for index in range(count)]
-
-
-def _legend_columns(labels: Sequence[str]) -> int:
-    """Returns how many names fit beside each other."""
-    return max(1, min(len(labels), 4, int(_WIDTH * 12 / (max(map(len, labels)) + 6))))
 
 
 def _draw(axis: Axes, curve: _Curve, colour: Any) -> Any:

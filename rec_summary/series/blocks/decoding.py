@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import struct
 import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -13,13 +14,14 @@ from rec_summary.records.format import wire
 from rec_summary.records.format.bounds import UNDECODABLE
 from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, SUMMARY, Series
 from rec_summary.series.blocks.histograms import convert
-from rec_summary.series.blocks.image_size import png_size
 from rec_summary.series.limits import LONGEST_TAG, MOST_PIXELS
 from rec_summary.values.summary import encode_event, encode_scalar
 
 _FLOAT_BYTES: Final = 4
 _TAG, _SHOWN_SCALAR, _SHOWN_IMAGE, _SHOWN_HISTOGRAM = 1, 2, 4, 5  # fields of an event file's values
 _ENCODED_IMAGE: Final = 4  # a field of an image, behind height, width and channels
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_PNG_SIZE: Final = struct.Struct(">8s4x4sII")  # the signature, then the header chunk
 MOST_STEPS: Final = 1 << 35
 
 
@@ -148,3 +150,11 @@ def _plain_image(image: Any) -> bytes | None:
         return None
     fields = [wire.int_field(field, number) for field, number in enumerate(numbers, start=1)]
     return b"".join(fields) + wire.bytes_field(_ENCODED_IMAGE, image.encoded_image)
+
+
+def png_size(data: bytes) -> tuple[int, int] | None:
+    """Returns the width and height that a PNG states; None if it is none, or cut off."""
+    if not data.startswith(_PNG) or len(data) < _PNG_SIZE.size:
+        return None
+    _, chunk, width, height = _PNG_SIZE.unpack_from(data)
+    return (width, height) if chunk == b"IHDR" else None

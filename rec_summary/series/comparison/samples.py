@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -83,18 +83,7 @@ def totals_of(run: Run, report: Report) -> Totals:
 def unknown_samples(run: str) -> str:
     """Returns the message about a run that does not state how many examples it has seen."""
     expected = (
-        f"runs whose lineage has a batch size; {printable(run)} has none: leave it out with --runs "
-        "(in Python, runs=), take steps (TensorBoard: --rec_summary_x step), or record it with "
-        "SummaryCollector"
+        f"runs whose lineage has a batch size; {printable(run)} has none: leave it out with "
+        "--runs, take steps (TensorBoard: --rec_summary_x step), or record it with SummaryCollector"
     )
     return three_part("x", SAMPLES, expected)
-
-
-def check_axis(x: Any) -> None:
-    """Checks what series are shown over.
-
-    Raises:
-        ArgumentError: It is none of `AXES`.
-    """
-    if x not in AXES:
-        raise ArgumentError(three_part("x", x, f"one of {', '.join(AXES)}"))

@@ -63,7 +63,6 @@ class Board:
         samples = f"scalars={scalar_samples(runs)},{_OTHER_SAMPLES}"
         self.url = ""
         self._index = index
-        self._provider = RecordDataProvider(index)
         self._arguments = [
             *("tensorboard", "--logdir", os.devnull),
             *(() if _listening(host, arguments).bind_all is not None else ("--host", host)),
@@ -80,7 +79,7 @@ class Board:
         """
         others = [plugin for plugin in default.get_dynamic_plugins() if plugin is not RecordsLoader]
         board = _Program([*default.get_static_plugins(), *others, _Loader(self._index)])
-        board.provider = self._provider
+        board.provider = RecordDataProvider(self._index)
         said = io.StringIO()
         try:
             with contextlib.redirect_stderr(said):

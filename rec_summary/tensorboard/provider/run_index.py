@@ -24,7 +24,6 @@ from rec_summary.series.comparison.samples import (
     SAMPLES,
     STEP,
     Totals,
-    check_axis,
     unknown_samples,
 )
 from rec_summary.series.discovery.run_poller import RunPoller
@@ -214,11 +213,7 @@ class RunIndex:
                 entry `group`. A group of several runs is shown as runs `group/<name>/mean`, `min`
                 and `max`.
             x: What series are shown over, one of `AXES`.
-
-        Raises:
-            ArgumentError: `x` is none of these.
         """
-        check_axis(x)
         self.source = source
         self._group_by = group_by or GROUP
         self._x = x

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series.comparison.samples import Totals, check_axis, totals_of
+from rec_summary.series.comparison.samples import Totals, totals_of
 from rec_summary.series.options import ArgumentError
 from rec_summary.series.report import Report
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
@@ -69,9 +69,3 @@ def test_a_run_without_a_batch_size_is_an_error_with_a_remedy(tmp_path: Path) ->
     [run] = find_runs(tmp_path)
     with pytest.raises(ArgumentError, match=r"x is invalid.*run has none.*--runs.*take steps"):
         totals_of(run, Report())
-
-
-@pytest.mark.parametrize("x", ["epoch", None, 1])
-def test_an_unknown_axis_is_refused(x: object) -> None:
-    with pytest.raises(ArgumentError, match="one of step, samples"):
-        check_axis(x)

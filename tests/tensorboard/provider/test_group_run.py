@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rec_summary.series.options import ArgumentError
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
-from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support.boards import Pages, record_pages
 from tests.support.record_dirs import START, custom, event, histo, lineage, scalar, write_segment
 from tests.support.record_dirs import train as described
@@ -144,8 +142,3 @@ def test_a_run_without_a_batch_size_is_not_shown_over_examples_and_named_once(
     assert "\n" not in message
     assert "unknown has none" in message
     assert "take steps" in message
-
-
-def test_an_unknown_axis_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="one of step, samples"):
-        RunIndex(str(tmp_path), x="epoch")
