@@ -115,7 +115,7 @@ def one_by_one(marks, codes, weights, cells):
     seed=st.integers(0, 2**32),
     examples=st.sampled_from([0, 20, 900]),
     others=st.sampled_from([0, 5, 900]),
-    spread=st.sampled_from([0.01, 3.0, 15.0]),
+    spread=st.sampled_from([0.01, 3.0, 8.0]),
     middle=st.sampled_from([0, 0, -30, 30]),
 )
 def test_examples_and_cells_in_small_cells_are_counted_there(
@@ -157,6 +157,17 @@ def test_merged_states_are_within_their_bound(seed, parts):
     area = merged.auc()
     assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound + 1e-12
     assert area.error_bound <= 0.2
+    assert merged.positives.sum() == labels.sum()
+
+
+def test_states_that_are_merged_become_due_together_and_take_bounded_memory():
+    scores, labels = calibrated(np.random.default_rng(1), 16_000, -1, 3)
+    merged, parts = ScoreOrder(64), np.split(np.arange(16_000), 80)
+    for number, part in enumerate(parts, start=1):
+        merged.merge(counted(scores[part], labels[part], cells=64))
+        if number == 2:
+            assert merged.arrays()["seen"] == 400
+    assert len(merged.positives) <= 8 * 64
     assert merged.positives.sum() == labels.sum()
 
 
