@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 import itertools
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.series.batch import Record
+from rec_summary.records.format.framing import frame
+from rec_summary.series import step_buffer as module
+from rec_summary.series.batch import Batch, Record
+from rec_summary.series.blocks.scan import scan
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
-from tests.support.record_dirs import picture, scalar
+from tests.support.record_dirs import event, histo, picture, scalar
 
 NUMBERS = st.integers(0, 1 << 20).map(float)
 
@@ -228,6 +233,67 @@ def test_restarts_are_those_that_a_look_at_all_series_finds(
     recorder.flush()
     assert [*found, *recorder.restarts] == restarts
     assert {tag: step for _, tag, step in recorder.buffer.state().last} == last
+
+
+def batches(path: str, payloads: list[bytes], is_many: bool) -> Iterator[Batch]:
+    """Yields the records of a file: as blocks where they can be held by blocks, or one by one."""
+    content = b"".join(map(frame, payloads))
+    offsets = [0, *itertools.accumulate(len(frame(payload)) for payload in payloads)]
+    scanned, first = scan(content, 0, 0, frames=False) if is_many else None, 0
+    while first < len(payloads):
+        last = first if scanned is None else scanned.end(first)
+        if scanned is not None and first < last:
+            yield scanned.block(path, first, last)
+            first = last
+            continue
+        message = Event.FromString(payloads[first])
+        yield Record(path, offsets[first], len(payloads[first]), message.wall_time, message)
+        first += 1
+
+
+def places(finished: list[Finished]) -> list[Any]:
+    """Returns restarts, and the place of each value."""
+    found: list[Any] = []
+    for each in finished:
+        if isinstance(each, Restart):
+            again = [(record.path, record.offset) for record in each.again]
+            found.append((each.step, each.origin.path, each.origin.offset, again))
+            continue
+        for record in each.records():
+            found += [(record.path, record.offset, value.tag) for value in record.values]
+    return found
+
+
+@settings(max_examples=200)
+@given(seed=st.integers(0, 2**32), pauses=st.booleans(), most_series=st.sampled_from([2, 99]))
+def test_many_records_at_a_time_give_what_they_give_one_by_one(
+    seed: int, pauses: bool, most_series: int
+) -> None:
+    chance, made, step = random.Random(seed), [], 1
+    for _ in range(3):
+        payloads: list[bytes] = []
+        for _ in range(chance.randrange(25)):
+            step = max(step + chance.choice([1, 1, 1, 1, 1, 1, 1, 1, 2, 5, 0, -1, -8]), 1)
+            others = {"h": histo("h", [1.0, step]), "p": picture("p", step)}
+            tags = chance.sample("aaabhpp", chance.choice([1, 1, 1, 2]))
+            values = [others.get(tag) or scalar(tag, step) for tag in sorted({*tags})]
+            payloads.append(bytes(event(step, *values).SerializeToString()))
+        made.append(payloads)
+    results = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MOST_SERIES", most_series)
+        for is_many in (False, True):
+            report, found = Report(), []
+            buffer = StepBuffer("run", report)
+            for number, payloads in enumerate(made):
+                for batch in batches(f"file {number}", payloads, is_many):
+                    found += places(buffer.add(batch))
+                if pauses:
+                    found += places(buffer.flush())
+            found += places(buffer.flush())
+            state = buffer.state()
+            results.append((found, state.step, sorted(state.passed), sorted(state.last), report))
+    assert results[0] == results[1]
 
 
 def test_a_restart_looks_at_its_own_series_only() -> None:
