@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -69,6 +70,7 @@ from rec_summary.values.summary import SCALAR, SummaryValue
 logger = logging.getLogger("rec_summary.training")
 
 _INTERRUPTS: Final = ("SIGINT", "SIGTERM", "KeyboardInterrupt", "SystemExit")
+_SHOWN_PARAMETERS: Final = 8  # in an answer to a request
 
 
 def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
@@ -467,7 +469,20 @@ class SummaryCollector(Callback):
                 run.stop(request)
             else:
                 refusal += "; training goes on"
-        return dataclasses.replace(applied, refusal=refusal)
+        text = applied.text + self._unmatched(request.settings)
+        return dataclasses.replace(applied, text=text, refusal=refusal)
+
+    def _unmatched(self, settings: Mapping[str, Any]) -> str:
+        """Returns which patterns match no parameter, as text behind an answer."""
+        names = list(self._parameters)
+        shown = ", ".join(names[:_SHOWN_PARAMETERS])
+        shown += ", …" if len(names) > _SHOWN_PARAMETERS else ""
+        wrong = [
+            f"{setting}: {settings[setting]!r} matches none of {shown}"
+            for setting, find in (("histograms", re.match), ("tensors", re.search))
+            if settings.get(setting) and not any(find(settings[setting], name) for name in names)
+        ]
+        return f" ({'; '.join(wrong)})" if names and wrong else ""
 
     def _act(self, request: Request, run: TrainRun) -> None:
         step = self._progress.step

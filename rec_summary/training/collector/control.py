@@ -216,25 +216,31 @@ class Control:
         Returns:
             What is done; the caller does the actions of its requests.
         """
+        before = self.options
         over = [change for change in self._changes if change.until <= step]
         self._changes = [change for change in self._changes if change.until > step]
         while self._arrived:
             self._waiting.append(self._arrived.popleft())
         due = [arrived for arrived in self._waiting if (arrived[0].at_step or 0) <= step]
         self._waiting = [arrived for arrived in self._waiting if arrived not in due]
-        applied = []
         for request, refusal in due:
             if refusal is None and "reset" in request.actions:
                 self._changes = []
             if refusal is None and request.settings:
                 self._changes.append(Change(request.settings, _until(request, step)))
-            applied.append(Applied(request, _text(request, step), refusal))
         self.options = self._base
         for change in self._changes:
             self.options = changed(self.options, change.settings)
-        names = sorted({name for change in over for name in change.settings})
-        if names:
-            values = (f"{name} is {_shown(self.options, name)} again" for name in names)
+        freq = self.options.collect_freq
+        applied = [
+            Applied(request, _text(request, step, freq), refusal) for request, refusal in due
+        ]
+        values = [
+            f"{name} is {now} again"
+            for name in sorted({name for change in over for name in change.settings})
+            if (now := _shown(self.options, name)) != _shown(before, name)
+        ]
+        if values:
             applied.insert(0, Applied(None, ", ".join(values)))
         ends = (change.until for change in self._changes)
         begins = (request.at_step or 0 for request, _ in self._waiting)
@@ -251,13 +257,15 @@ class Control:
         return settings
 
 
-def _text(request: Request, step: int) -> str:
-    """Returns what a request does, in a line."""
+def _text(request: Request, step: int, freq: int) -> str:
+    """Returns what a request does, in a line; `freq` is the `collect_freq` in force."""
     parts = []
     if request.settings:
         settings = ", ".join(f"{name} {value}" for name, value in request.settings.items())
         until = _until(request, step)
         parts = [settings if until == math.inf else f"until step {until:.0f}: {settings}"]
+        if {"histograms", "tensors"} & request.settings.keys() and step + -step % freq >= until:
+            parts[0] += f" (none of these steps is recorded: collect_freq is {freq})"
     parts += [f"lineage {name}={value}" for name, value in request.lineage.items()]
     parts += [request.note] if request.note else []
     text = "; ".join([*parts, *request.actions])

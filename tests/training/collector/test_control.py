@@ -74,6 +74,26 @@ def test_changes_lie_on_each_other(begun: Control) -> None:
     assert begun.options.collect_freq == 10
 
 
+def test_a_later_change_is_not_said_to_be_back(begun: Control) -> None:
+    ask(begun, settings={"collect_freq": 1, "histograms": "a"}, steps=10)
+    begun.apply(100)
+    ask(begun, settings={"histograms": "b"})
+    begun.apply(105)
+    assert texts(begun, 110) == ["collect_freq is 10 again"]
+
+
+def test_a_span_without_a_recorded_step_is_named(begun: Control) -> None:
+    ask(begun, settings={"tensors": "table"}, steps=2)
+    [text] = texts(begun, 38)
+    assert (
+        text == "until step 40: tensors table (none of these steps is recorded: collect_freq is 10)"
+    )
+    ask(begun, settings={"tensors": "table"}, steps=2)
+    assert texts(begun, 39)[-1] == "until step 41: tensors table"
+    ask(begun, settings={"tensors": "table", "collect_freq": 1}, steps=1)
+    assert texts(begun, 51)[-1] == "until step 52: tensors table, collect_freq 1"
+
+
 def test_a_request_waits_for_its_step_and_says_when_it_is_late(begun: Control) -> None:
     ask(begun, settings={"collect_freq": 1}, at_step=50, steps=10)
     assert texts(begun, 40) == []
@@ -197,6 +217,18 @@ def test_what_was_changed_is_recorded_with_step_and_author(tmp_path: Path) -> No
     shown = [state.settings["collect_freq"] for state in states]
     assert "1 until step 35 (changed)" in shown
     assert shown[-1] == "20"
+
+
+def test_a_pattern_that_matches_no_parameter_is_named(tmp_path: Path) -> None:
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    settings = {"histograms": "ids", "tensors": "embedding"}
+    asks = Asks(tmp_path, collector, 3, settings=settings)
+    click_model().train(1, bounded(5), callbacks=[asks, collector], dataset_sink_mode=False)
+    [answer] = lineage(tmp_path, "note")
+    names = ", ".join(parameter.name for parameter in ClickNet().get_parameters())
+    assert answer.text == (
+        f"histograms ids, tensors embedding (histograms: 'ids' matches none of {names})"
+    )
 
 
 def test_gradients_are_measured_while_they_are_asked_for(tmp_path: Path) -> None:
