@@ -171,10 +171,12 @@ def check_directory(name: str, path: str | os.PathLike[str]) -> str:
 
     Raises:
         TypeError: It is not a path.
-        ValueError: It is empty or has a null character.
+        ValueError: It is empty, is a URL, or has a null character.
     """
     check_type(name, path, (str, os.PathLike), "a str or a path")
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise ValueError(three_part(name, path, "the path of a directory"))
+    if re.match(r"[A-Za-z][\w+.-]*://", text):  # else a directory `s3:` would be made
+        raise ValueError(three_part(name, path, "the path of a local directory, not a URL"))
     return os.path.abspath(text)

@@ -58,11 +58,14 @@ def test_a_wrong_argument_raises_at_once_in_three_parts(tmp_path, arguments, err
 
 
 @pytest.mark.parametrize(
-    ("directory", "error"), [("", ValueError), ("a\0b", ValueError), (None, TypeError)]
+    ("directory", "error"),
+    [("", ValueError), ("a\0b", ValueError), (None, TypeError), ("s3://bucket/run", ValueError)],
 )
-def test_a_directory_must_be_a_path(directory, error):
+def test_a_directory_must_be_a_path(tmp_path, monkeypatch, directory, error):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match="summary_dir"):
         SummaryCollector(directory)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_file_in_the_place_of_the_directory_raises_at_once(tmp_path):
