@@ -64,12 +64,14 @@ class Choice:
         resumes: Whether the state of metrics in `path` is that of this training.
         other: Another process that records as the same rank in `path` at this moment, in words;
             None if there is none.
+        continues: Whether this rank of the training has recorded in `path` before.
     """
 
     path: str
     differences: Differences = field(default_factory=dict)
     resumes: bool = True
     other: str | None = None
+    continues: bool = False
 
 
 _Int32 = Annotated[int, Meta(ge=0, lt=1 << 31)]
@@ -121,10 +123,11 @@ def chosen(named: str, way: str, rank: int, who: Participant, lock: str | None) 
             elif differences and way == SIBLING:
                 path = _sibling(named, rank, who)
         other = other_writer(path, rank)
+        continues = rank in _stored(path)
         if other is None:  # otherwise its settings stay
             _store(path, rank, who)
         resumes = path != named or not differences.keys() & _NETWORK
-        yield Choice(path, differences, resumes, other)
+        yield Choice(path, differences, resumes, other, continues)
 
 
 def evaluated(named: str, network: Settings) -> str:
@@ -219,8 +222,11 @@ def announce(named: str, choice: Choice, rank: int) -> None:
             changes,
             state,
         )
-    text = f"SummaryCollector: records are in {path}; to see them: "
-    text += f"rec-summary view {shlex.quote(path)}"
+    text = f"SummaryCollector: records are in {path}; "
+    if choice.continues and not (changes and path == named):
+        text = f"SummaryCollector: this training continues its records in {path} "
+        text += "(to begin others: run_directory='new'); "
+    text += f"to see them: rec-summary view {shlex.quote(path)}"
     if logger.hasHandlers():
         logger.info(text)
         return

@@ -83,11 +83,12 @@ def names(training: Training) -> list[str]:
 
 def test_a_restart_goes_on_and_another_training_gets_a_sibling(training: Training) -> None:
     assert training.once(SETTINGS) == Choice(str(training.named))
-    assert training.once(SETTINGS) == Choice(str(training.named))
+    assert training.once(SETTINGS) == Choice(str(training.named), continues=True)
     sibling = training.once(OTHER)
     assert sibling.path == f"{training.named}-2"
     assert sibling.differences == {"learning_rate": ("0.1", "0.01")}
     assert sibling.resumes
+    assert not sibling.continues
     assert training.once({**SETTINGS, "network": "Wide"}).path == f"{training.named}-3"
     assert training.once(OTHER).path == f"{training.named}-2"
     assert training.once(SETTINGS).path == str(training.named)
@@ -296,6 +297,12 @@ def test_lines(caplog: pytest.LogCaptureFixture) -> None:
     announce("/r/run", Choice("/r/run"), 1)
     assert caplog.messages == [
         "SummaryCollector: records are in /r/run; to see them: rec-summary view /r/run"
+    ]
+    caplog.clear()
+    announce("/r/run", Choice("/r/run", continues=True), 0)
+    assert caplog.messages == [
+        "SummaryCollector: this training continues its records in /r/run (to begin others: "
+        "run_directory='new'); to see them: rec-summary view /r/run"
     ]
     caplog.clear()
     announce("/r/run", Choice("/r/run-2", {"custom.x": ("a" * 50, "b")}), 0)
