@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import json
@@ -43,12 +44,13 @@ def pinned_tags(tags: Iterable[str]) -> list[str]:
     """Returns the tags to show first: of the loss, the AUC, the calibration and an evaluation.
 
     AUC and calibration (or the error of ratings) are of the first tasks, if they have names, and
-    those of the overview, if they are there.
+    those of the overview, if they are there. Of several windows, it is that of most runs.
 
     Args:
-        tags: The tags of all scalars, as they are recorded.
+        tags: The tags of the scalars of each run, as they are recorded.
     """
-    known = sorted(tags)
+    counts = collections.Counter(tags)
+    known = sorted(counts, key=lambda tag: (-counts[tag], tag))
     pinned: list[str] = []
     starts = [PREFIX, *(f"{PREFIX}{re.escape(task)}/" for task in named_tasks(known)[:_TASKS])]
     quality = [
@@ -76,9 +78,9 @@ def page(url: str, tags: Iterable[str]) -> str:
     return f"{url}?pinnedCards={urllib.parse.quote(text)}#timeseries"
 
 
-def recorded_tags(runs: Iterable[Run]) -> set[str]:
-    """Returns the tags of the scalars at the beginning of the records of the first runs."""
-    return {tag for run in itertools.islice(runs, _PEEKED_RUNS) for tag in _tags_of(run)}
+def recorded_tags(runs: Iterable[Run]) -> list[str]:
+    """Returns the tags of the scalars at the beginning of the records of each of the first runs."""
+    return [tag for run in itertools.islice(runs, _PEEKED_RUNS) for tag in set(_tags_of(run))]
 
 
 def metric_rank(tag: str, group: str = "") -> int | None:

@@ -69,10 +69,20 @@ def test_the_best_tags_that_there_are_come_first(tags: set[str], expected: list[
     assert pinned_tags(tags) == expected
 
 
+def test_the_window_of_most_runs_is_pinned(tmp_path: Path) -> None:
+    for run, window in (("a", "last_10000"), ("b", "last_20000"), ("c", "last_20000")):
+        tag = f"recommender/auc/{window}"
+        write_segment(tmp_path / run, *(event(step, scalar(tag, 1)) for step in (1, 2)))
+    # A long run has a tag many times, and counts once.
+    long = (event(step, scalar("recommender/auc/last_30000", 1)) for step in range(1, 9))
+    write_segment(tmp_path / "d", *long)
+    assert pinned_tags(recorded_tags(find_runs(tmp_path))) == ["overview/auc last_20000"]
+
+
 def test_the_address_can_be_clicked(tmp_path: Path) -> None:
     write_segment(tmp_path / "run", event(1, scalar("loss/auto", 1), histo("w loss", [1])))
     tags = recorded_tags(find_runs(tmp_path))
-    assert tags == {"loss/auto"}
+    assert tags == ["loss/auto"]
     address = page("http://localhost:6006/", [*tags, 'a "b" ü'])
     assert address.isascii()
     assert not set(' "<>') & set(address)

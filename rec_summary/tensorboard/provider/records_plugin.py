@@ -98,11 +98,11 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         return _response(request, content, kind)
 
     def _first_screen(self, request: Request) -> Response:
-        tags: set[str] = set()
+        tags: list[str] = []
         for run in self._index.served():
             with run.lock:
                 scalars = run.series("scalars", summary_pb2.DATA_CLASS_SCALAR)
-                tags.update(tag for tag, _ in scalars)
+                tags += [tag for tag, _ in scalars]
         location = {"Location": page(_ROOT, pinned_tags(tags))}
         return Response(status=302, headers=location)
 
