@@ -32,7 +32,6 @@ _LAYOUTS: Final = 16  # that are kept
 # Titles, and the tags that belong there; the page matches from the beginning of a tag.
 _CHARTS: Final = (
     ("Loss", rf"(?!eval/|{BEST})(.*/)?[^/]*[lL]oss[^/]*(/auto)?$"),
-    ("Learning rate", r"(learning_rate|lr)\b.*|.*/(learning_rate|lr)$"),
     ("AUC", r"recommender/g?auc/.*"),
     ("Calibration", r"recommender/calibration/.*"),
 )
@@ -45,8 +44,10 @@ _SLICE: Final = re.compile(
     rf"{DETAIL}(?P<task>[^/]+/)?slice/(?P<column>[^/=]+)=[^/]*/(?P<metric>auc|rmse)/(?P<window>.+)"
 )
 _MORE_CHARTS: Final = (
+    ("Learning rate", r"(learning_rate|lr)\b.*|.*/(learning_rate|lr)$"),
     ("Values that are not finite", r".*/(nan|pos_inf|neg_inf)_count$"),
-    ("Telemetry", r"(telemetry|rec_summary)/.*"),
+    # What only grows would hide the counters of failures.
+    ("Telemetry", r"(telemetry|rec_summary)/(?!(bytes|records)$).*"),
 )
 
 

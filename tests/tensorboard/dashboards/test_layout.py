@@ -25,7 +25,7 @@ def charts(*tags: str, evaluation: bool = False) -> dict[str, str]:
 def test_charts_are_there_for_what_was_recorded() -> None:
     tags = ("loss/auto", "learning_rate/group_0/auto", "w/nan_count", "eval/auc", "mean")
     assert list(charts(*tags)) == [
-        *("Loss", "Learning rate", "Evaluation: auc", "Values that are not finite"),
+        *("Loss", "Evaluation: auc", "Learning rate", "Values that are not finite"),
     ]
     assert charts("mean", "outputs") == {}
 
@@ -40,6 +40,13 @@ def test_every_chart_finds_its_tags_and_no_others() -> None:
     }.items():
         all_tags = {"loss/auto", "train/bce_loss", "eval/loss", "rec_summary/queue", "a/lr", "x"}
         assert {tag for tag in all_tags if re.match(found[title], tag)} == tags
+
+
+def test_what_only_grows_does_not_hide_the_other_counters() -> None:
+    [pattern] = charts("telemetry/bytes", "telemetry/records", "telemetry/dropped").values()
+    assert re.match(pattern, "telemetry/dropped")
+    assert not re.match(pattern, "telemetry/bytes")
+    assert not re.match(pattern, "telemetry/records")
 
 
 def test_metrics_have_the_same_chart_in_a_run_and_in_its_evaluations() -> None:
