@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 from tensorboard.plugins.pr_curve import plugin_data_pb2
 
-from rec_summary._pb.summary_pb2 import Reliability, Summary
+from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part
 from rec_summary.series.limits import MOST_ENTRIES
 from rec_summary.tensorboard.dashboards.images import picture
@@ -67,7 +67,9 @@ class ReliabilityMapper(ValueMapper):
         if not columns.size or not np.isfinite(columns).all():
             raise ValueError(three_part("its numbers", columns.size, "finite ones, some"))
         yield picture(tag, functools.partial(reliability_picture, columns))
-        yield text_point(f"{tag}/{POINTS}", table("", _rates(curve)))
+        rows = [(f"{p:.6g}", f"{o:.6g}", f"{n:,.6g}") for p, o, n in columns.T[:MOST_ENTRIES]]
+        points = grid([("predicted", "observed", "examples"), *rows])
+        yield text_point(f"{tag}/{POINTS}", "\n".join(points))
 
 
 class TopIdsMapper(ValueMapper):
@@ -130,13 +132,6 @@ def reliability_picture(columns: Any) -> Image.Image:
     draw.text((_MARGIN - 8, _SIDE - _MARGIN + 8), "0", fill="black")
     draw.text((_SIDE - _MARGIN - 24, _SIDE - _MARGIN + 8), f"{most:.3g}", fill="black")
     return canvas
-
-
-def _rates(curve: Reliability) -> Iterator[tuple[str, object]]:
-    for predicted, observed, weight in zip(
-        curve.predicted, curve.observed, curve.weights, strict=True
-    ):
-        yield f"predicted {predicted:.6g}", f"observed {observed:.6g} of {weight:.10g} examples"
 
 
 def _frequencies(rows: Any) -> Iterator[tuple[str, object]]:
