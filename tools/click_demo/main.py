@@ -144,6 +144,7 @@ def _run(data: str, steps: int | None, out: Path, view: bool, options: dict[str,
     if code:
         click.echo(f"Stopped after {meter.steps:,} steps; what was recorded is exported.")
     if meter.steps >= _LANDSCAPE_STEPS and not code and steps is not None:
+        click.echo("Computing the loss landscape around the path of the training.", err=True)
         with progress_shown(counted="points") as show:
             code = _stopped_with(landscape, source, records / run, show, tasks=tasks)
     if meter.steps:
@@ -182,10 +183,10 @@ def _export(records: Path, logdir: Path, run: str) -> None:
 
 def _closing(source: sources.Source, result: str, run: Path, logdir: Path) -> str:
     return f"""
-{result} Guessing the click rate has {_entropy(source.click_rate):.3f}.
+{result} Always predicting the click rate has {_entropy(source.click_rate):.3f}.
 Records:     {shown(run)}
 Event files: {shown(logdir)}
-TensorBoard shows either; the records with
+To see the records in TensorBoard:
 
   {viewer.command_line(run.parent)}
 

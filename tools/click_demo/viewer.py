@@ -21,9 +21,9 @@ def script(name: str) -> Path:
     return Path(sys.executable).with_name(name)
 
 
-def command_line(logdir: Path) -> str:
-    """Returns what the user types to open TensorBoard."""
-    return shlex.join([shown(script("tensorboard")), "--logdir", shown(logdir), "--host", _HOST])
+def command_line(records: Path) -> str:
+    """Returns what the user types to see records in TensorBoard."""
+    return shlex.join([shown(script("rec-summary")), "view", shown(records)])
 
 
 def shown(path: Path) -> str:
