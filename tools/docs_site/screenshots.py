@@ -38,12 +38,7 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
                 ("recommender/gauc/last", "Smoothed"),
             ),
             (pages.PR_CURVES, ("recommender/pr_curve",)),
-            (pages.histograms("embedding"), ("embedding",)),
-            (pages.HPARAMS, ("optimizer", "batch_size")),
-            (pages.TEXT, ("lineage", "Hyper-parameters")),
-            (pages.CUSTOM_SCALARS, ("Loss", "Learning rate")),
             (pages.GRAPHS, ("Default", "Gradients")),
-            (pages.IMAGES, ("/contour",)),
             (pages.RECORDS_PROJECTOR, ("item_embedding", "Dimension: 16")),
         ):
             pages.photograph(browser, server, page, shows, folder)
