@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from rec_summary import Retention, SummaryRecord
+from rec_summary.compaction import commit
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind, hidden_path, parse_name, replaced_name
 from rec_summary.records.liveness import hold
@@ -48,6 +49,7 @@ from tests.support.record_dirs import (
     summary_name,
     train,
     write_payloads,
+    write_segment,
 )
 from tests.support.waiting import PATIENCE_SECS, eventually
 
@@ -435,7 +437,7 @@ def test_a_file_that_is_removed_while_sizes_are_read_has_none(
 ) -> None:
     for stamp in (1, 2):
         (tmp_path / summary_name(stamp)).write_bytes(b"x" * stamp)
-    entries = list(os.scandir(tmp_path))
+    entries = sorted(os.scandir(tmp_path), key=lambda entry: entry.name)
     (tmp_path / summary_name(1)).unlink()
     monkeypatch.setattr(os, "scandir", lambda _: contextlib.nullcontext(entries))
     assert rank_bytes(str(tmp_path), 0) == 2
@@ -462,6 +464,8 @@ def test_a_writer_that_ends_reports_a_failure_and_leaves_no_process(
     process = compactor._process
     assert process is not None
     assert os.getsid(process.pid) == process.pid  # Ctrl-C is for the training
+    compactor.begun(set())
+    assert compactor._process is process  # one at a time
     if failures:
         monkeypatch.setattr(module, "HURRY", b"h\n")  # what the program reads
     compactor.close()
@@ -506,6 +510,41 @@ def test_the_process_sleeps_most_of_the_time_and_ends_with_the_writer(
     assert (process.returncode, errors) == (0, b"")
     assert find_runs(tmp_path)[0].nbytes == before
     assert steps_of(tmp_path) == list(range(1, 1000))
+
+
+def compacting(directory: Path) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "rec_summary.compaction", directory, 0, LEAST_BYTES, 1.0, ""]
+    return subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_replaced_files_stay_for_readers_until_the_process_ends(tmp_path: Path) -> None:
+    for step in range(1, MOST_SMALL + 3):
+        write_segment(tmp_path, event(step, scalar("loss", step)))
+
+    def hidden() -> int:
+        return sum("superseded" in name for name in os.listdir(tmp_path))
+
+    process = compacting(tmp_path)
+    eventually(lambda: list_files(str(tmp_path)), until=lambda files: len(files) < 5)
+
+    def has_done_its_work() -> bool:
+        with commit.locked(str(tmp_path), 0):
+            return True
+
+    eventually(has_done_its_work, despite=TimeoutError)
+    assert hidden() > MOST_SMALL
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19  # the training comes first
+    _, errors = process.communicate(ENDED, timeout=PATIENCE_SECS)
+    assert (process.returncode, errors) == (0, b"")
+    assert hidden() == 0
+    assert steps_of(tmp_path) == list(range(1, MOST_SMALL + 3))
+
+
+def test_a_process_that_finds_another_one_at_work_ends(tmp_path: Path) -> None:
+    write_segment(tmp_path, event(1, scalar("loss", 1)))
+    with commit.locked(str(tmp_path), 0):
+        _, errors = (process := compacting(tmp_path)).communicate(timeout=PATIENCE_SECS)
+    assert (process.returncode, errors) == (0, b"")
 
 
 def test_names_of_replaced_files_are_hidden_from_every_reader(tmp_path: Path) -> None:
