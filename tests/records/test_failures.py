@@ -50,3 +50,13 @@ def test_an_attempt_does_not_stop_the_end_of_the_process(error: type[BaseExcepti
     with pytest.raises(error), troubles.attempt("loss"):
         raise error
     assert troubles.counts == {}
+
+
+@pytest.mark.parametrize(("keeps", "first"), [(True, ("write", "full")), (False, None)])
+def test_the_first_failure_is_kept_where_somebody_asks_for_it(
+    first: tuple[str, str] | None, *, keeps: bool
+) -> None:
+    troubles = Troubles(keep_first=keeps)
+    troubles.report("write", "full")
+    troubles.report("close", "busy")
+    assert troubles.first == first
