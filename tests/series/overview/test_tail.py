@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rec_summary.series.batch import Columns
-from rec_summary.series.overview.statistics import BucketMeans, ScalarSeries
+from rec_summary.series.batch import Columns, Span
+from rec_summary.series.overview.statistics import BucketMeans, ScalarSeries, TagSummary
 
 
 def of(*values: float) -> ScalarSeries:
@@ -53,6 +53,13 @@ def test_extremes_leave_out_what_is_not_finite() -> None:
     series = of(1.0, math.inf, -2.0, math.nan, 0.5)
     assert (series.least, series.greatest, series.not_finite, series.count) == (-2.0, 1.0, 2, 5)
     assert (series.last, series.step, series.wall_time) == (0.5, 4, 2.0)
+
+
+def test_the_steps_of_a_tag_are_the_lowest_and_the_highest_of_all_batches() -> None:
+    summary = TagSummary("a", "scalar", values=1, first_step=5, last_step=9)
+    summary.add(Span(0, values=2, first_step=3, last_step=4))
+    summary.add(Span(0, values=3, first_step=4, last_step=12))
+    assert (summary.values, summary.first_step, summary.last_step) == (6, 3, 12)
 
 
 def test_values_may_come_one_by_one_or_many_at_once() -> None:
