@@ -161,10 +161,13 @@ def test_ctrl_c_at_any_moment_leaves_a_usable_state(tmp_path: Path) -> None:
         time.sleep(seed.random() * 0.6)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=PATIENCE_SECS)
-        codes.append(process.returncode)
-        assert process.returncode in (0, 130), error
+        # After an interrupt inside `exec` of a text, as imports have it, `python -m` ends itself
+        # with the signal, whatever the code. Shells show both as 130.
+        code = 130 if process.returncode == -signal.SIGINT else process.returncode
+        codes.append(code)
+        assert code in (0, 130), error
         assert "Traceback" not in error
-        if not process.returncode:
+        if not code:
             shutil.rmtree(logs)  # or the others have nothing to do
     assert 130 in codes
     assert run("export", source, logs).returncode == 0

@@ -80,7 +80,7 @@ def test_problems_cannot_play_tricks_on_a_terminal(source: Path, logdir: Path) -
     ("arguments", "expected"),
     [
         (["missing", "logs"], "an existing directory of MindSpore summary records"),
-        (["records/run/file", "logs"], "a directory, not a file"),
+        (["records/run/file", "logs"], "a directory; that of this file is 'records/run'"),
         (["records", "records/logs"], "two directories of which neither is in the other"),
         (["records/run", "records"], "two directories of which neither is in the other"),
         (["records", "records"], "two directories of which neither is in the other"),

@@ -50,7 +50,7 @@ def test_files_come_in_the_order_of_their_beginning_whatever_the_digits(tmp_path
     ("make", "says"),
     [
         (lambda path: None, "an existing directory"),
-        (lambda path: path.write_text("x"), "a directory, not a file"),
+        (lambda path: path.write_text("x"), "a directory; that of this file is"),
         (lambda path: path.mkdir(), "record files in it"),
     ],
 )
