@@ -64,7 +64,8 @@ class Choice:
         resumes: Whether the state of metrics in `path` is that of this training.
         other: Another process that records as the same rank in `path` at this moment, in words;
             None if there is none.
-        continues: Whether this rank of the training has recorded in `path` before.
+        continues: Whether `path` has records of this rank of the training, and no other process
+            records there.
     """
 
     path: str
@@ -123,7 +124,7 @@ def chosen(named: str, way: str, rank: int, who: Participant, lock: str | None) 
             elif differences and way == SIBLING:
                 path = _sibling(named, rank, who)
         other = other_writer(path, rank)
-        continues = rank in _stored(path)
+        continues = other is None and _has_recorded(path, rank)
         if other is None:  # otherwise its settings stay
             _store(path, rank, who)
         resumes = path != named or not differences.keys() & _NETWORK
@@ -333,6 +334,16 @@ def _store(directory: str, rank: int, who: Participant) -> None:
         write_atomically(os.path.join(directory, SETTINGS_NAME), FILE_MODE) as file,
     ):
         file.write(msgspec.json.format(content, indent=1))
+
+
+def _has_recorded(directory: str, rank: int) -> bool:
+    """Whether a directory has records of a rank that trained; hidden files outlive them."""
+    stored = _stored(directory)
+    if not (rank in stored if stored else _recorded(directory)):
+        return False
+    with contextlib.suppress(OSError):
+        return any(file.name.rank == rank for file in list_files(directory))
+    return False
 
 
 def _recorded(directory: str) -> dict[str, str]:

@@ -95,6 +95,18 @@ def test_a_restart_goes_on_and_another_training_gets_a_sibling(training: Trainin
     assert names(training) == ["run-1", "run-1-2", "run-1-3"]
 
 
+def test_a_training_continues_only_records_that_are_there(training: Training) -> None:
+    training.once(SETTINGS)
+    for path in training.named.glob("[!.]*"):  # as `rm DIR/*` does, which leaves hidden files
+        path.unlink()
+    assert not training.once(SETTINGS).continues
+    assert training.begin(SETTINGS).continues
+    assert not training.begin(SETTINGS).continues  # at the same time as the other one
+    training.end()
+    RunWriter(training.named, 1).close()
+    assert not training.begin(SETTINGS, rank=1, size=2).continues  # of a SummaryRecord
+
+
 def test_what_only_one_of_them_has_is_no_difference(training: Training) -> None:
     training.once(SETTINGS)
     assert training.once({"network": "Net", "custom.team": "ads"}).differences == {}
@@ -218,7 +230,7 @@ def record_lineage(directory: Path, network: str) -> None:
 
 def test_records_of_others_have_lineage_only(training: Training) -> None:
     record_lineage(training.named, "Net")
-    assert training.once(SETTINGS).path == str(training.named)
+    assert training.once(SETTINGS) == Choice(str(training.named), continues=True)
     (training.named / SETTINGS_NAME).unlink()
     record_lineage(training.named, "Deep")
     assert training.once(SETTINGS).differences == {"network": ("Deep", "Net")}
