@@ -469,20 +469,8 @@ class SummaryCollector(Callback):
                 run.stop(request)
             else:
                 refusal += "; training goes on"
-        text = applied.text + self._unmatched(request.settings)
+        text = applied.text + _unmatched(request.settings, run.snapshots.names)
         return dataclasses.replace(applied, text=text, refusal=refusal)
-
-    def _unmatched(self, settings: Mapping[str, Any]) -> str:
-        """Returns which patterns match no parameter, as text behind an answer."""
-        names = list(self._parameters)
-        shown = ", ".join(names[:_SHOWN_PARAMETERS])
-        shown += ", …" if len(names) > _SHOWN_PARAMETERS else ""
-        wrong = [
-            f"{setting}: {settings[setting]!r} matches none of {shown}"
-            for setting, find in (("histograms", re.match), ("tensors", re.search))
-            if settings.get(setting) and not any(find(settings[setting], name) for name in names)
-        ]
-        return f" ({'; '.join(wrong)})" if names and wrong else ""
 
     def _act(self, request: Request, run: TrainRun) -> None:
         step = self._progress.step
@@ -590,3 +578,15 @@ class SummaryCollector(Callback):
         if self._options.collect.eval_lineage:
             data = lineage.describe_dataset(view.get("valid_dataset"), self._troubles)
             self._write_lineage(lineage.evaluation_lineage(metrics, data, step))
+
+
+def _unmatched(settings: Mapping[str, Any], names: list[str]) -> str:
+    """Returns which patterns match no parameter, as text behind an answer."""
+    shown = ", ".join(names[:_SHOWN_PARAMETERS])
+    shown += ", …" if len(names) > _SHOWN_PARAMETERS else ""
+    wrong = [
+        f"{setting}: {settings[setting]!r} matches none of the trained parameters {shown}"
+        for setting, find in (("histograms", re.match), ("tensors", re.search))
+        if settings.get(setting) and not any(find(settings[setting], name) for name in names)
+    ]
+    return f" ({'; '.join(wrong)})" if names and wrong else ""

@@ -94,6 +94,11 @@ class Snapshots:
                     wanted, self._network, self._troubles, always=self._always
                 )
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the trained parameters: no others are recorded."""
+        return [parameter.name for parameter in self._all]
+
     def begin_step(self, step: int) -> None:
         """Lets the network compute what is wanted of the step that begins."""
         if self._gradients is not None:

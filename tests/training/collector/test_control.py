@@ -11,9 +11,10 @@ import pytest
 
 pytest.importorskip("mindspore")
 
+from mindspore import nn
 from mindspore.train import Callback
 
-from rec_summary import SummaryCollector
+from rec_summary import RecModel, SummaryCollector
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.records.control import NAME, Request, add_request, new_identity
 from rec_summary.records.failures import Troubles
@@ -219,15 +220,21 @@ def test_what_was_changed_is_recorded_with_step_and_author(tmp_path: Path) -> No
     assert shown[-1] == "20"
 
 
-def test_a_pattern_that_matches_no_parameter_is_named(tmp_path: Path) -> None:
+def test_a_pattern_that_matches_no_trained_parameter_is_named(tmp_path: Path) -> None:
+    network = ClickNet()
+    frozen, *trained = network.trainable_params()
+    frozen.requires_grad = False
+    optimizer = nn.SGD(network.trainable_params(), learning_rate=0.1)
+    model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
     collector = SummaryCollector(tmp_path, collect_freq=1)
-    settings = {"histograms": "ids", "tensors": "embedding"}
+    settings = {"histograms": frozen.name, "tensors": trained[0].name[1:]}
     asks = Asks(tmp_path, collector, 3, settings=settings)
-    click_model().train(1, bounded(5), callbacks=[asks, collector], dataset_sink_mode=False)
+    model.train(1, bounded(5), callbacks=[asks, collector], dataset_sink_mode=False)
     [answer] = lineage(tmp_path, "note")
-    names = ", ".join(parameter.name for parameter in ClickNet().get_parameters())
+    names = ", ".join(parameter.name for parameter in trained)
     assert answer.text == (
-        f"histograms ids, tensors embedding (histograms: 'ids' matches none of {names})"
+        f"histograms {frozen.name}, tensors {trained[0].name[1:]} (histograms: "
+        f"{frozen.name!r} matches none of the trained parameters {names})"
     )
 
 
