@@ -177,6 +177,7 @@ def check_directory(name: str, path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise ValueError(three_part(name, path, "the path of a directory"))
-    if re.match(r"[A-Za-z][\w+.-]*://", text):  # else a directory `s3:` would be made
+    slashes = "//" if isinstance(path, str) else "/"  # `pathlib` removes one
+    if re.match(rf"[A-Za-z][\w+.-]+:{slashes}", text):  # else a directory `s3:` would be made
         raise ValueError(three_part(name, path, "the path of a local directory, not a URL"))
     return os.path.abspath(text)

@@ -1,6 +1,7 @@
 """Every argument is checked once, at construction, with MindSpore's types and bounds."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -59,7 +60,10 @@ def test_a_wrong_argument_raises_at_once_in_three_parts(tmp_path, arguments, err
 
 @pytest.mark.parametrize(
     ("directory", "error"),
-    [("", ValueError), ("a\0b", ValueError), (None, TypeError), ("s3://bucket/run", ValueError)],
+    [
+        *(("", ValueError), ("a\0b", ValueError), (None, TypeError)),
+        *(("s3://bucket/run", ValueError), (Path("s3://bucket/run"), ValueError)),
+    ],
 )
 def test_a_directory_must_be_a_path(tmp_path, monkeypatch, directory, error):
     monkeypatch.chdir(tmp_path)
