@@ -172,7 +172,9 @@ def fitted_table(
 ) -> tuple[Table, list[str]]:
     """Returns a table, and the names of the columns that do not fit.
 
-    Long names are cut in the middle, and columns at the end are left out; numbers stay whole.
+    Long names are cut in the middle, and columns at the end are left out; numbers stay whole. The
+    names of the first column take more than half of the width only if it is free. If they would
+    look the same, they are not cut, but have several lines.
 
     Args:
         columns: The columns, the most important first.
@@ -189,7 +191,9 @@ def fitted_table(
         content = max((cell_len(cell.plain) for cell in cells), default=0)
         natural.append(max(content, cell_len(one_line(column.head))))
         size = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(cells, least)
-        size = min(natural[-1], size, natural[-1] if widths else max(room - _PADDING, 1))
+        if not widths:
+            size = min(size, max(room - _PADDING if column.is_number else room // 2, 1))
+        size = min(natural[-1], size)
         if widths and size + _PADDING > room:
             break
         texts.append(cells)
@@ -199,11 +203,13 @@ def fitted_table(
     for index, (column, width) in enumerate(zip(columns, widths, strict=False)):
         more = max(0, min(room, natural[index] - width))
         room -= more
-        head, side = Text(middle_cut(column.head, width + more)), _SIDES[column.is_number]
-        table.add_column(head, justify=side, overflow="fold")
-        texts[index] = [
-            Text(middle_cut(cell.plain, width + more), style=cell.style) for cell in texts[index]
-        ]
+        width += more
+        head, side = Text(middle_cut(column.head, width)), _SIDES[column.is_number]
+        table.add_column(head, justify=side, overflow="fold", max_width=width)
+        if _distinct_width(texts[index], width) == width:
+            texts[index] = [
+                Text(middle_cut(cell.plain, width), style=cell.style) for cell in texts[index]
+            ]
     for row in zip(*texts, strict=True):
         table.add_row(*row)
     return table, [one_line(column.head) for column in columns[len(widths) :]]

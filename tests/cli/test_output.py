@@ -106,6 +106,20 @@ def test_a_table_fits_with_whole_numbers_and_names_that_differ() -> None:
     assert left_out == ["a_long_name"]
 
 
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_names_that_differ_in_their_middle_are_distinguished_beside_numbers(width: int) -> None:
+    ends = "experiment/deepfm-2026-11/" * 2, "/seed-1/first-attempt/records-of-training" * 2
+    names = [f"{ends[0]}lr={rate}{ends[1]}" for rate in ("0.1", "0.2")]
+    lines, left_out = drawn([Column("run", False, names), NUMBERS], width)
+    assert max(map(len, lines)) <= width
+    assert left_out == []
+    cells = [line.split() for line in lines[1:]]
+    starts = [row for row, cell in enumerate(cells) if cell[-1] in NUMBERS.cells]
+    assert len(starts) == 2
+    first, second = cells[: starts[1]], cells[starts[1] :]
+    assert ["".join(cell[0] for cell in part) for part in (first, second)] == names
+
+
 def test_a_wide_table_is_whole() -> None:
     lines, left_out = drawn([NAMES, NUMBERS, NUMBERS], 200)
     assert lines[1].split() == [NAMES.cells[0], "123456789", "123456789"]
