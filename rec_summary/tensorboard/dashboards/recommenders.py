@@ -67,7 +67,7 @@ class ReliabilityMapper(ValueMapper):
         if not columns.size or not np.isfinite(columns).all():
             raise ValueError(three_part("its numbers", columns.size, "finite ones, some"))
         yield picture(tag, functools.partial(reliability_picture, columns))
-        rows = [(f"{p:.6g}", f"{o:.6g}", f"{n:,.6g}") for p, o, n in columns.T[:MOST_ENTRIES]]
+        rows = [(f"{p:.6g}", f"{o:.6g}", f"{n:,.10g}") for p, o, n in columns.T[:MOST_ENTRIES]]
         points = grid([("predicted", "observed", "examples"), *rows])
         yield text_point(f"{tag}/{POINTS}", "\n".join(points))
 
