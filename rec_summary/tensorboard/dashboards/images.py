@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import math
-import threading
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -19,8 +17,6 @@ from rec_summary.series.blocks.decoding import png_size
 from rec_summary.series.limits import MOST_PIXELS
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
 
-_MOST_HEAD: Final = 1 << 22  # bytes; Pillow takes 30 times the memory of crafted ones
-_QUIET: Final = threading.Lock()  # filters of warnings are those of all threads
 _EXPECTED_SIZE: Final = f"at most {MOST_PIXELS:,} pixels"
 IMAGES: Final = plugin("images", tensorboard_pb2.DATA_CLASS_BLOB_SEQUENCE)
 
@@ -93,19 +89,15 @@ def encoded(data: bytes, channels: int, height: int = 0, width: int = 0) -> Any:
 def declared_size(data: bytes) -> tuple[int, int] | None:
     """Returns the width and height that an image states, not decoded; None if none is found.
 
-    Collectors record PNG. The other formats are what TensorBoard shows as well; their size is
-    looked for in the first 4 MiB.
+    Collectors record PNG. The other formats are what TensorBoard shows as well.
 
     Raises:
         ValueError: It states far too many pixels.
     """
     if (size := png_size(data)) is not None:
         return size
-    head = io.BytesIO(data[:_MOST_HEAD])
     try:
-        with _QUIET, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of damaged EXIF data, and of many pixels
-            return Image.open(head, formats=("JPEG", "GIF", "BMP")).size
+        return Image.open(io.BytesIO(data), formats=("JPEG", "GIF", "BMP")).size
     except Image.DecompressionBombError:
         received = verbatim("more pixels than Pillow opens")
         raise ValueError(three_part("the size of an image", received, _EXPECTED_SIZE)) from None
