@@ -243,7 +243,6 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height) + b"\x08\x02"
 
 
-@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize(
     "data",
     [
