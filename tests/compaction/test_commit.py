@@ -141,11 +141,13 @@ def test_a_full_disk_leaves_the_old_files(records: Path, monkeypatch: pytest.Mon
 _LIMITED = """
 import resource, sys
 from rec_summary.compaction.directory import keep_within
-resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
 try:
     keep_within(sys.argv[1], 0, int(sys.argv[2]))
 except OSError as error:
     print(error.errno)
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)  # coverage writes a file at the end
 """
 
 
