@@ -72,18 +72,21 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
     machine |= {"python": "3", "versions": {}, "commit": "c"}
     rows = [speed("quick", [1.0], [30.0], "peer", 10), Row("slow", "s", [2.0, 4.0])]
     rows.append(cost("dear", "ms", [2.0], [4.0], "peer", 0.1))
+    merge(tmp_path / "p.json", "alone", "Once.", [Row("x", "s", [2.0])], machine)
     stored = merge(tmp_path / "p.json", "name", "How it is done.", rows, machine)
     page = tmp_path / "p.md"
     page.write_text(f"# Title\n\n{report.BEGIN}\nold\n{report.END}\n\n## Findings\n")
-    report.write_page(page, stored, ["name"], tmp_path)
+    report.write_page(page, stored, ["name", "alone"], tmp_path)
     lines = page.read_text().splitlines()
     assert (lines[0], lines[-1], "old" in lines) == ("# Title", "## Findings", False)
     assert (
-        "| quick | 1.00 s | 30.0 s (peer) | 30.0 × as fast | 30.0 to 30.0 × | >= 10.0 × | yes |"
-        in lines
-    )
+        "| quick | 1.00 s | 30.0 s (peer) | 30.0 × as fast |  | >= 10.0 × | yes |" in lines
+    )  # of one round there is no spread
     assert "| slow | 3.00 s |  |  | 2.00 to 4.00 s |  |  |" in lines
     assert any(line.startswith("| dear |") and line.endswith("| **no** |") for line in lines)
+    columns = lines[lines.index("## alone") :]
+    assert columns[4:7] == ["| what | ours |", "|---|---|", "| x | 2.00 s |"]
+    assert "P, 2 cores, 1 GB, S, Python 3, : name, alone." in lines
 
 
 def test_every_second_round_goes_backwards_in_fresh_processes() -> None:

@@ -38,12 +38,11 @@ def describe() -> dict[str, Any]:
 
 
 def in_words(machine: dict[str, Any]) -> str:
-    """Returns a machine as one sentence."""
+    """Returns a machine and its software in words."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-        f"{machine['system']}, Python {machine['python']}, {versions}; "
-        f"load before {machine['load_before']}; commit {machine['commit']}"
+        f"{machine['system']}, Python {machine['python']}, {versions}"
     )
 
 

@@ -41,16 +41,19 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{number(statistics.median(row.ours))} {row.unit}",
         peer,
         ratio,
-        f"{number(min(spread))} to {number(max(spread))}{unit}",
+        f"{number(min(spread))} to {number(max(spread))}{unit}" if len(spread) > 1 else "",
         _target(row),
         _verdict(row),
     )
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Returns rows as a table in Markdown."""
-    lines = [f"| {' | '.join(_HEADINGS)} |", "|---" * len(_HEADINGS) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(cells(row))} |" for row in rows)])
+    """Returns rows as a table in Markdown, without the columns that are empty in all of them."""
+    columns = zip(_HEADINGS, *(cells(row) for row in rows), strict=True)
+    heading, *lines = zip(*(column for column in columns if any(column[1:])), strict=True)
+    rule = "|---" * len(heading) + "|"
+    heading, *lines = (f"| {' | '.join(line)} |" for line in (heading, *lines))
+    return "\n".join([heading, rule, *lines])
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
@@ -73,7 +76,7 @@ def write_comparison(path: Path, entry: dict[str, Any]) -> None:
         [
             f"{side_by_side(rows_from(entry['rows']))}\n",
             f"{entry['setting']} Each figure is the median.\n",
-            f"{entry['date']}; {in_words(entry['machine'])}.\n",
+            f"{_when(entry)}; {in_words(entry['machine'])}.\n",
         ],
     )
 
@@ -88,15 +91,24 @@ def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images:
         images: Where pictures are; `performance-<benchmark>*.png` are shown.
     """
     parts = []
+    versions: dict[str, list[str]] = {}
     for name in (name for name in order if name in stored):
         entry = stored[name]
+        versions.setdefault(in_words(entry["machine"]), []).append(name)
         parts.append(f"## {name}\n\n{entry['setting']}\n")
         parts.append(table(rows_from(entry["rows"])) + "\n")
         for picture in sorted(images.glob(f"performance-{name}*.png")):
             title = picture.stem.removeprefix("performance-").replace("-", " ")
             parts.append(f"![{title}]({images.name}/{picture.name})\n")
-        parts.append(f"{entry['date']}; {in_words(entry['machine'])}.\n")
+        parts.append(f"{_when(entry)}.\n")
+    parts.append("## Machines\n")
+    parts += [f"{words}: {', '.join(names)}.\n" for words, names in versions.items()]
     _replace(path, parts)
+
+
+def _when(entry: dict[str, Any]) -> str:
+    machine = entry["machine"]
+    return f"{entry['date']}; load before {machine['load_before']}; commit {machine['commit']}"
 
 
 def _replace(path: Path, parts: Sequence[str]) -> None:

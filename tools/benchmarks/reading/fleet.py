@@ -96,14 +96,14 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
         call(make, folder=records, runs=stored, ranks=1, starts=_STARTS)
         rows += _store(settings, records, stored, idle)
     setting = (
-        f"Trees of runs of {_STEPS} steps with four scalars, restarted once: four files a run; and "
-        "runs of many ranks, with two files a rank. Each measurement is made once, those of "
-        "engines in rounds, in a process of its own, imports included; memory is the most that it "
-        "had resident. `view` is measured until its page and a list of runs were answered, `watch` "
-        "and `tail` until they use less than a tenth of a core; then what they use of one, for "
-        f"{idle} s in which nothing is written. Clusters have two workers of one "
-        "thread, which have started before; of two workers the time is that of the clock. The "
-        "store is moto's S3 server on this machine, whose own time is part of it."
+        f"Runs of {_STEPS} steps with four scalars, restarted once: four files a run; and runs of "
+        "many ranks, with two files a rank. Each measurement is made once, those of engines in "
+        "rounds, in a process of its own, imports included; memory is the most that it had "
+        "resident. `view` is measured until its page and a list of runs were answered, `watch` "
+        "and `tail` until they use less than a tenth of a core; idle is what they use in the next "
+        f"{idle} s, in which nothing is written. Clusters have two workers of one thread, already "
+        "started; their time is wall time. The store is moto's S3 server on this machine, whose "
+        "own time is included."
     )
     return setting, rows
 

@@ -65,15 +65,15 @@ def provider(settings: Settings) -> tuple[str, list[Row]]:
     rows.append(cost(what, "s", *answers, "rustboard", 1.5))
     setting = (
         "`tensorboard --logdir` on records, with the plugin of this package, beside "
-        "`tensorboard --load_fast=true` on the event files that were exported from them. From the "
-        "start of the process until the last step of every run was in an answer over HTTP, and "
-        "until no tenth of a run was left out; for the peer, the time of one export is added in "
-        f"the first row. Runs of {_STEPS} steps have {_TAGS} tags, one in a record. Memory is the "
-        "most that TensorBoard had resident until then, with its data server. Idle is the CPU time "
-        "of both while nothing is written and no page is open, "
-        f"for {seconds} s, from {_SETTLE_SECS:.0f} s after that; of runs at rest, "
-        f"from {settle} s after that. The request is that of the Time Series page for one tag "
-        f"of {_PAGE_RUNS} runs of {page:,} steps, the median of several."
+        "`tensorboard --load_fast=true` on the event files that were exported from them. Last step "
+        "shown: from the start of the process until the last step of every run was in an answer "
+        f"over HTTP. All shown: until no tenth of a run was left out. Runs of {_STEPS} steps have "
+        f"{_TAGS} tags, one in a record. "
+        "Memory is the most that TensorBoard and its data server had resident until then. Idle is "
+        f"the CPU time of both in {seconds} s without writes and without an open page, from "
+        f"{_SETTLE_SECS:.0f} s after that; of runs at rest, from {settle} s after that. The "
+        f"request is that of the Time Series page for one tag of {_PAGE_RUNS} runs of {page:,} "
+        "steps, the median of several."
     )
     return setting, rows
 

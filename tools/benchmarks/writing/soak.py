@@ -2,7 +2,8 @@
 
 The steps are made fast; the writer, compaction and the readers are real. A recorded step has the
 values of a collector: loss and learning rate, at each 100th metrics, at each 1,000th histograms and
-the counters of the telemetry itself.
+the counters of the telemetry itself. `--size` scales the steps and the budget alike: the same share
+of bytes stays, but how coarse each part is differs a little.
 """
 
 from __future__ import annotations
@@ -114,17 +115,14 @@ def soak(settings: Settings) -> tuple[str, list[Row]]:
     ]
     setting = (
         f"A year of {records * _INTERVAL:,} steps, of which each {_INTERVAL}th is recorded, "
-        f"under a budget of {budget / _MB:,.0f} MB: {scale:g} of 10^9 steps and of 1 GiB. Both "
-        "have the same share of bytes that stay; how coarse each part is differs a little "
-        "between sizes. What is read grows with the budget. The steps are made fast,"
-        " the writer, its compaction and the readers are the real ones. A "
-        f"record has the loss and the learning rate, each {_EVERY_METRICS}th metrics, each "
-        f"{_EVERY_HISTOGRAMS}th histograms and counters. Compaction's share is its CPU time, "
-        "for as long as the training would take at 1,000 steps a second. The bound of the "
-        "picture: with columns no narrower than the buckets of a tenth (a thousandth of it, "
-        "or a bucket), nothing is drawn that was not recorded, and what was recorded in a "
-        "column is within the range drawn in it and its neighbours. Times are of processes "
-        "without their imports, of `tail` with them."
+        f"under a budget of {budget / _MB:,.0f} MB. The steps are made fast; the writer, its "
+        "compaction and the readers are the real ones. A record has the loss and the learning "
+        f"rate, each {_EVERY_METRICS}th also metrics, each {_EVERY_HISTOGRAMS}th histograms and "
+        "counters. Compaction's share is its CPU time, divided by the time of a training at "
+        "1,000 steps a second. Pixels moved: in a picture of a tenth of the year, with 1,000 "
+        "columns or fewer if a bucket is wider, nothing is drawn that was not recorded, and "
+        "what was recorded in a column is within the range drawn in it and its neighbours. "
+        "Times are without imports, of `tail` with them."
     )
     return setting, rows
 

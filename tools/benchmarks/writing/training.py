@@ -54,17 +54,15 @@ def training(settings: Settings) -> tuple[str, list[Row]]:
         rows += _in_turns(alternate(contestants, settings), table)
     setting = (
         f"A Wide & Deep click network with 26 fields, graph mode, batches of 64, {steps} steps "
-        "of `Model.train`; Adam; the same `collect_specified_data` for both: loss, all five "
-        "parameters as histograms, graph, lineage. Step times are from one step's end to the "
-        "next, all hooks and whatever runs beside included, without the first ten steps. CPU "
-        "seconds are those of the process and all its children, from the call of `train` until "
-        "all is on disk. Added is the difference to the run without a callback in the same "
-        "round. The hook is the one at the end of a step, over all steps. Closing is from the "
-        "beginning of the end hook until the callback is left and its processes are gone. "
-        "In turns: within one training of 3,000 steps the hooks are called in every second block "
-        "of 200; the mean step of a block without is compared with those of the blocks beside "
-        "it. Two processes differ by more than ours costs, so that is how its share is measured; "
-        "the child processes of MindSpore's go on through its blocks without."
+        "of `Model.train`, Adam. Both record the same: loss, all five parameters as histograms, "
+        "graph, lineage. A step is from one step's end to the next, hooks included, without the "
+        "first ten steps. CPU is that of the process and its children until all is on disk. "
+        "Added is the difference to the run without a callback in the same round. The hook is "
+        "the one at the end of a step. Closing is from the beginning of the end hook until the "
+        "processes of the callback are gone. In turns: in one training of 3,000 steps the hooks "
+        "are called in every second block of 200, and each block is compared with those beside "
+        "it, because two processes differ by more than ours costs; MindSpore's child processes "
+        "also work during its blocks without."
     )
     return setting, rows
 
