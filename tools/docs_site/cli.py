@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import click
 
 from rec_summary.cli import EXIT_CODES, cli
@@ -11,25 +14,55 @@ from .run import ROOT
 PAGE = ROOT / "docs" / "cli.md"
 _EXAMPLES_MARK = "<!-- not run: examples, some of which run until they are stopped -->"
 BEGIN, END = "<!-- written by tools/docs cli -->", "<!-- end -->"
+_SHARED_BY = 3  # commands, from which on an option is described once for all of them
 
 
 def commands() -> str:
     """Returns the generated part."""
-    parts = ["## Exit codes", "", "| code | meaning |", "|---|---|"]
+    options = {name: _options(name, command) for name, command in cli.commands.items()}
+    shared = _shared(options.values())
+    parts = ["| command | |", "|---|---|"]
+    for name, command in cli.commands.items():
+        parts.append(f"| [`{name}`](#{name}) | {command.get_short_help_str(200)} |")
+    parts += ["", "## Exit codes", "", "| code | meaning |", "|---|---|"]
     parts += [f"| {code} | {words} |" for code, words in EXIT_CODES.items()]
+    parts += ["", "## Options of several commands", ""]
+    parts += ["Below, *Also* says which of these a command has.", "", *_table(shared)]
     for name, command in cli.commands.items():
         context = click.Context(command, info_name=f"rec-summary {name}")
         arguments = " ".join(command.collect_usage_pieces(context))
         parts += ["", f"## {name}", "", f"`rec-summary {name} {arguments}`", ""]
-        parts += [command.get_short_help_str(200), "", "| option | |", "|---|---|"]
-        for parameter in command.params:
-            record = parameter.get_help_record(context)
-            if record is not None and isinstance(parameter, click.Option):
-                option, words = (part.replace("|", "\\|") for part in record)
-                parts.append(f"| `{option}` | {' '.join(words.split())} |")
+        parts += [command.get_short_help_str(200), ""]
+        rows = options[name]
+        own = dict(row for row in rows.items() if row not in shared.items())
+        parts += [*_table(own), ""] if own else []
+        also = (option.split(", ")[-1] for option in rows if option not in own)
+        parts.append(f"Also: {', '.join(f'`{option}`' for option in also)}.")
         lines = (command.epilog or "").replace("\b\n", "").strip().split("\n\n")[0].splitlines()
         parts += ["", _EXAMPLES_MARK, "```bash", *(line.strip() for line in lines[1:]), "```"]
     return "\n".join(parts)
+
+
+def _options(name: str, command: click.Command) -> dict[str, str]:
+    """Returns the options of a command, and the help of each in one line."""
+    context = click.Context(command, info_name=f"rec-summary {name}")
+    options = (each for each in command.params if isinstance(each, click.Option))
+    records = (each.get_help_record(context) for each in options)
+    return {record[0]: " ".join(record[1].split()) for record in records if record is not None}
+
+
+def _shared(commands: Iterable[dict[str, str]]) -> dict[str, str]:
+    """Returns the options that several commands have with the same help."""
+    counts = Counter(row for options in commands for row in options.items())
+    usual = dict(row for row, count in reversed(counts.most_common()) if count >= _SHARED_BY)
+    return dict(row for row in counts if row in usual.items())  # in the order of the commands
+
+
+def _table(options: dict[str, str]) -> list[str]:
+    rows = [
+        [part.replace("|", "\\|") for part in (option, words)] for option, words in options.items()
+    ]
+    return ["| option | |", "|---|---|", *(f"| `{option}` | {words} |" for option, words in rows)]
 
 
 @click.command()
