@@ -208,7 +208,7 @@ class NewRecords:
             try:
                 yield from self._read(file, place, reader, status, newest and not final)
             finally:
-                if file.entry is None and place.offset:
+                if file.entry is None:
                     checksum = reader.checksum(*_tail(place.offset))
                     place.tail = (0, 0) if checksum is None else (place.offset, checksum)
                     known.compared = status

@@ -334,14 +334,14 @@ def test_tags_are_bounded_in_length_and_number(
 ) -> None:
     monkeypatch.setattr("rec_summary.series.step_buffer.MOST_SERIES", 3)
     monkeypatch.setattr("rec_summary.series.overview.inspection.MOST_SERIES", 3)
-    values = [scalar(tag, 1) for tag in ("a", "b", "c", "d", "e", "x" * 1001)]
+    values = [scalar(tag, 1) for tag in ("a", "b", "c", "d", "x" * 1001, "e")]
     write(tmp_path / "records", frame(event(1, *values).SerializeToString()), good(2, "a"))
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
     assert report.exported == {"scalar_value": 4}  # that of the second record among them
     assert [problem.text for problem in report.problems] == [
         "a tag beyond the first 3 of the run; skipped: 'd'",
-        "a tag beyond the first 3 of the run; skipped: 'e'",
         "a tag of 1,001 characters; at most 1,000 can be shown; skipped",
+        "a tag beyond the first 3 of the run; skipped: 'e'",
     ]
 
 

@@ -10,7 +10,7 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import Run, list_files
-from rec_summary.series.new_records import NewRecords, newest_part
+from rec_summary.series.new_records import NewRecords, ReadPosition, newest_part
 from rec_summary.series.report import Report
 from tests.support.growing_file import rewrite
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
@@ -177,17 +177,53 @@ def test_damage_that_stays_is_waited_for_once_and_reported_once(source: Path, la
         assert steps(records, source) == [3, 4, 5, 6]
 
 
-def test_another_file_with_the_same_name_is_read_from_its_beginning(source: Path) -> None:
+@pytest.mark.parametrize("count", [8, 2])
+def test_another_file_with_the_same_name_is_read_from_its_beginning(
+    source: Path, count: int
+) -> None:
     source.mkdir()
     path, records = source / summary_name(), NewRecords(Report())
     path.write_bytes(DATA)
     assert steps(records, source) == [1, 2, 3, 4, 5]
-    other = [event(step, scalar("loss", step)).SerializeToString() for step in range(21, 29)]
+    new = range(21, 21 + count)
+    other = [event(step, scalar("loss", step)).SerializeToString() for step in new]
     rewrite(path, b"".join(map(frame, other)))
-    assert steps(records, source) == []
-    assert records.is_waiting(list_files(str(source)))  # so the run is asked for again
-    assert steps(records, source) == list(range(21, 29))
+    if count > 5:  # a smaller one is known by its size
+        assert steps(records, source) == []
+        assert records.is_waiting(list_files(str(source)))  # so the run is asked for again
+    assert steps(records, source) == list(new)
     assert not records.is_waiting(list_files(str(source)))
+
+
+def test_a_file_with_damage_is_another_one_when_other_bytes_are_there(source: Path) -> None:
+    """Neither when it has grown, nor when it was gone for a while; the last read waits for none."""
+    source.mkdir()
+    path, report, place = source / summary_name(), Report(), ReadPosition()
+    records, away = NewRecords(report), path.with_name("away")
+    path.write_bytes(LATE["data"])
+    [file] = list_files(str(source))
+    batches = records.read(file, place, newest=True, final=True)
+    assert [batch.steps.tolist() for batch in batches] == [[1], [2], [4], [5]]
+    path.rename(away)
+    assert list(records.read(file, place, newest=True)) == []
+    assert [problem.offset for problem in report.problems] == [THIRD, len(DATA)]
+    away.rename(path)
+    for data, is_another in ((LATE["data"] + BYTES[0], False), (DATA + BYTES[0], True)):
+        rewrite(path, data)
+        [file] = list_files(str(source))
+        assert records.is_replaced(file, place) == is_another
+
+
+@pytest.mark.parametrize(("at", "remembered"), [(0, 0), (20, 8)], ids=["length", "data"])
+def test_the_bytes_of_a_few_skipped_records_are_remembered(
+    source: Path, at: int, remembered: int
+) -> None:
+    source.mkdir()
+    path, place = source / summary_name(), ReadPosition()
+    path.write_bytes(DATA + 10 * (BYTES[0][:at] + b"?" + BYTES[0][at + 1 :]) + BYTES[1])
+    [file] = list_files(str(source))
+    assert list(NewRecords(Report()).read(file, place, newest=False))
+    assert len(place.lost) == remembered
 
 
 def test_each_damage_is_waited_for_also_in_the_first_record_and_behind_what_has_settled(

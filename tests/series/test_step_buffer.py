@@ -95,11 +95,14 @@ def test_steps_that_go_back_are_reported_each_time_and_noted_once() -> None:
     assert "steps go back (first from 5 to 2)" in note
 
 
-def test_a_step_without_end_is_passed_on_in_parts() -> None:
-    emitted, _ = passed_on(*((1, 0.0, [(f"tag{n}", n)]) for n in range(10_000)))
-    assert sum(len(values) for _, _, values in emitted) == 10_000
-    recorder = Recorder().add(*((1, 0.0, [(f"tag{n}", n)]) for n in range(5000)))
-    assert len(recorder.emitted) > 4000  # before it is asked to
+@pytest.mark.parametrize(("count", "nbytes"), [(4096, 10), (16, 1 << 20)])
+def test_a_step_without_end_is_passed_on_in_parts(count: int, nbytes: int) -> None:
+    buffer, sizes = StepBuffer("run", Report()), []
+    for offset in range(2 * count + 2):
+        message = Event(step=1, summary=Summary(value=[scalar(f"tag{offset}", 1)]))
+        finished = buffer.add(Record("file", offset, nbytes, 0.0, message))
+        sizes.append(sum(batch.count for batch in finished if isinstance(batch, Batch)))
+    assert sizes == 2 * [*[0] * count, count + 1]
 
 
 def test_after_a_pause_the_same_value_is_dropped_and_another_passed_on() -> None:
@@ -190,22 +193,30 @@ def test_values_that_are_passed_on_before_a_restart_is_recognised_come_again() -
     assert held == ["z", "loss"]
 
 
-@pytest.mark.parametrize(("path", "is_of_the_new_start"), [("first", False), ("second", True)])
+@pytest.mark.parametrize(
+    ("path", "nbytes", "again"),
+    [
+        ("first", 10, []),
+        ("second", 10, [12, 13, 14]),
+        ("second", 8 << 20, []),  # more than is remembered
+        ("second", (8 << 20) + 1, [14]),
+    ],
+)
 def test_a_value_at_the_beginning_of_a_file_is_of_the_start_that_follows(
-    path: str, is_of_the_new_start: bool
+    path: str, nbytes: int, again: list[int]
 ) -> None:
     """Such a value may be of any step: steps go back behind it only."""
     buffer = StepBuffer("run", Report())
     rows = [
         ("first", 9, scalar("loss", 1)),
-        (path, 12, picture("p", 2)),
+        *((path, step, picture("p", step)) for step in (12, 13, 14)),
         (path, 5, scalar("loss", 3)),
     ]
     for offset, (file, step, value) in enumerate(rows):
         message = Event(wall_time=1.0, step=step, summary=Summary(value=[value]))
-        finished = buffer.add(Record(file, offset, 10, 1.0, message))
+        finished = buffer.add(Record(file, offset, nbytes, 1.0, message))
     [restart] = (each for each in finished if isinstance(each, Restart))
-    assert [record.step for record in restart.again] == [12] * is_of_the_new_start
+    assert [record.step for record in restart.again] == again
 
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 6)), max_size=40)
