@@ -72,7 +72,7 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
     machine |= {"python": "3", "versions": {}, "commit": "c"}
     rows = [speed("quick", [1.0], [30.0], "peer", 10), Row("slow", "s", [2.0, 4.0])]
     rows.append(cost("dear", "ms", [2.0], [4.0], "peer", 0.1))
-    merge(tmp_path / "p.json", "alone", "Once.", [Row("x", "s", [2.0])], machine)
+    merge(tmp_path / "p.json", "alone", "Once.", [Row("many: x", "s", [2.0])], machine)
     stored = merge(tmp_path / "p.json", "name", "How it is done.", rows, machine)
     page = tmp_path / "p.md"
     page.write_text(f"# Title\n\n{report.BEGIN}\nold\n{report.END}\n\n## Findings\n")
@@ -85,7 +85,7 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
     assert "| slow | 3.00 s |  |  | 2.00 to 4.00 s |  |  |" in lines
     assert any(line.startswith("| dear |") and line.endswith("| **no** |") for line in lines)
     columns = lines[lines.index("## alone") :]
-    assert columns[4:7] == ["| what | ours |", "|---|---|", "| x | 2.00 s |"]
+    assert columns[4:9] == ["**many**", "", "| what | ours |", "|---|---|", "| x | 2.00 s |"]
     assert "P, 2 cores, 1 GB, S, Python 3, : name, alone." in lines
 
 

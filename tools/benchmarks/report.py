@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,6 +58,16 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([heading, rule, *lines])
 
 
+def tables(rows: Sequence[Row]) -> str:
+    """Returns rows as tables in Markdown, one for each subject: `subject: what`."""
+    parts = []
+    for subject, group in itertools.groupby(rows, lambda row: row.what.rpartition(": ")[0]):
+        parts += [f"**{subject}**"] if subject else []
+        own = [dataclasses.replace(row, what=row.what.rpartition(": ")[2]) for row in group]
+        parts.append(table(own))
+    return "\n\n".join(parts)
+
+
 def side_by_side(rows: Sequence[Row]) -> str:
     """Returns rows as a table in Markdown with a column for each peer."""
     peers = list(dict.fromkeys(row.peer_name for row in rows))
@@ -96,7 +108,7 @@ def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images:
         entry = stored[name]
         versions.setdefault(in_words(entry["machine"]), []).append(name)
         parts.append(f"## {name}\n\n{entry['setting']}\n")
-        parts.append(table(rows_from(entry["rows"])) + "\n")
+        parts.append(tables(rows_from(entry["rows"])) + "\n")
         for picture in sorted(images.glob(f"performance-{name}*.png")):
             title = picture.stem.removeprefix("performance-").replace("-", " ")
             parts.append(f"![{title}]({images.name}/{picture.name})\n")

@@ -54,8 +54,9 @@ def training(settings: Settings) -> tuple[str, list[Row]]:
         rows += _in_turns(alternate(contestants, settings), table)
     setting = (
         f"A Wide & Deep click network with 26 fields, graph mode, batches of 64, {steps} steps "
-        "of `Model.train`, Adam. Both record the same: loss, all five parameters as histograms, "
-        "graph, lineage. A step is from one step's end to the next, hooks included, without the "
+        "of `Model.train`, Adam; 1k × 8 is a table of 1,000 rows of 8 values and one of 1,000 rows "
+        "of 1. Both record the same: loss, all five parameters as histograms, graph, lineage. A "
+        "step is from one step's end to the next, hooks included, without the "
         "first ten steps. CPU is that of the process and its children until all is on disk. "
         "Added is the difference to the run without a callback in the same round. The hook is "
         "the one at the end of a step. Closing is from the beginning of the end hook until the "
