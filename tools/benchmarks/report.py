@@ -13,6 +13,7 @@ from .machine import in_words
 from .results import Row, rows_from
 
 _HEADINGS = ("what", "ours", "peer", "ratio", "spread", "target", "met?")
+_RATIOS = {"speed": " × as fast", "cost": " of the peer's"}
 
 BEGIN, END = "<!-- written by tools/bench -->", "<!-- end of the results -->"
 
@@ -31,8 +32,7 @@ def cells(row: Row) -> tuple[str, ...]:
     """Returns a row's texts, one for each heading."""
     ratio, suffix = "", " ×" if row.ratio_is == "speed" else ""
     if row.ratio:
-        words = {"speed": " × as fast", "cost": " of the peer's"}[row.ratio_is]
-        ratio = number(statistics.median(row.ratio)) + words
+        ratio = number(statistics.median(row.ratio)) + _RATIOS[row.ratio_is]
     spread = row.ratio or row.ours
     unit = suffix if row.ratio else f" {row.unit}"
     peer = ""
@@ -50,12 +50,25 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Returns rows as a table in Markdown, without the columns that are empty in all of them."""
-    columns = zip(_HEADINGS, *(cells(row) for row in rows), strict=True)
-    heading, *lines = zip(*(column for column in columns if any(column[1:])), strict=True)
-    rule = "|---" * len(heading) + "|"
-    heading, *lines = (f"| {' | '.join(line)} |" for line in (heading, *lines))
-    return "\n".join([heading, rule, *lines])
+    """Returns rows as a table in Markdown.
+
+    Columns that are empty in all rows are left out, and what all peers or ratios end with is in
+    the heading.
+    """
+    endings = {
+        "peer": {f" ({row.peer_name})" for row in rows if row.peer},
+        "ratio": {_RATIOS[row.ratio_is] for row in rows if row.ratio},
+    }
+    columns = []
+    for heading, *texts in zip(_HEADINGS, *(cells(row) for row in rows), strict=True):
+        if len(common := endings.get(heading, set())) == 1:
+            [ending] = common
+            texts = [text.removesuffix(ending) for text in texts]
+            heading = ending.strip(" ()")
+        if any(texts):
+            columns.append([heading, *texts])
+    first, *lines = (f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
+    return "\n".join([first, "|---" * len(columns) + "|", *lines])
 
 
 def tables(rows: Sequence[Row]) -> str:
