@@ -294,7 +294,7 @@ class ScoreOrder(Scalable):
         """
         state, bins = cls(cells), weights.shape[1]
         used = np.flatnonzero(weights.any(axis=0))
-        middle = np.uint64(1 << 53 - (bins // 32).bit_length())
+        middle = np.uint64(1 << 58 - bins.bit_length())
         codes = (keys_of(bin_edges(bins)[used]) << ONE) + middle
         state._merged.append((codes, weights[:, used]))
         return state
@@ -359,7 +359,7 @@ def _gathered(marks: Keys, codes: Codes, weights: Floats, cells: int) -> list[tu
     Returns:
         What `_sorted` returns of the rest, and the small cells.
     """
-    level = np.uint64(53 - (cells // 2).bit_length())  # an octave of scores has `cells / 2`
+    level = np.uint64(54 - cells.bit_length())  # an octave of scores has `cells / 2`
     inside = widths_of(codes) <= ONE << level
     # The cell of this level around each example, and around each of the other cells.
     of_marks = (marks >> (level + ONE)).view(np.int64)

@@ -1,17 +1,25 @@
 """The order of scores: AUC on streams of all kinds, against scikit-learn."""
 
+import bisect
 import collections
+import itertools
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.score_cells import ONE, around, bin_edges, keys_of
-from rec_summary.metrics.quality.score_order import ScoreOrder, _gathered
+from rec_summary.metrics.quality.score_cells import (
+    ONE,
+    around,
+    bin_edges,
+    keys_of,
+    widths_of,
+)
+from rec_summary.metrics.quality.score_order import ScoreOrder, _cuts, _gathered
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
 
 
@@ -117,9 +125,11 @@ def one_by_one(marks, codes, weights, cells):
     others=st.sampled_from([0, 5, 900]),
     spread=st.sampled_from([0.01, 3.0, 8.0]),
     middle=st.sampled_from([0, 0, -30, 30]),
+    weight=st.sampled_from([1.0, 2.0**-12]),
 )
+@example(seed=1, examples=0, others=900, spread=0.5, middle=0, weight=2.0**-12)
 def test_examples_and_cells_in_small_cells_are_counted_there(
-    seed, examples, others, spread, middle
+    seed, examples, others, spread, middle, weight
 ):
     """Not those in cells with many or in wider ones, nor at the ends, where others count too."""
     random = np.random.default_rng(seed)
@@ -127,11 +137,68 @@ def test_examples_and_cells_in_small_cells_are_counted_there(
     marks = keys_of(scores.astype(float)) << ONE | labels.astype(np.uint64)
     levels = random.choice([0, 40, 46, 47, 48, 60], others + 1)
     codes = around(marks[examples:] | ONE, levels)
-    weights = random.integers(0, 3, (2, others + 1)).astype(float)
+    weights = random.integers(0, 3, (2, others + 1)) * weight
     expected = one_by_one(marks[:examples], codes, weights, 64)
     found = _gathered(marks[:examples], codes, weights, 64)
     assert all((codes[1:] > codes[:-1]).all() for codes, _ in found)
     assert [dict(zip(c.tolist(), w.T.tolist(), strict=True)) for c, w in found] == expected
+
+
+def cut_one_by_one(codes, shares, most):
+    """Returns what `_cuts` returns, in plain Python."""
+    numbers, found = [int(share * (2.0 / most)) for share in shares], []
+
+    def end(number, side):
+        """Returns the lowest or the highest point of a segment; None if it is not a whole one."""
+        joints = [joint for joint, each in enumerate(numbers[:-1]) if each == number]
+        if joints:
+            code = codes[joints[0] if side < 0 else joints[-1] + 1]
+        elif 0 <= number < numbers[-1]:
+            code = codes[bisect.bisect_right(numbers, number)]  # it is within a single cell
+        else:
+            return None
+        return code + side * (code & -code) - (side > 0)
+
+    for joint, (code, above) in enumerate(itertools.pairwise(codes)):
+        level, number = ((code ^ above) | (code & -code)).bit_length(), numbers[joint]
+        ends = (end(number + at, side) for at, side in ((-1, -1), (0, -1), (0, 1), (1, 1)))
+        before, first, last, after = (
+            point is not None and point >> level == code >> level for point in ends
+        )
+        found.append(before or after or (first and last))
+    return found
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.integers(2, 40),
+    bits=st.sampled_from([6, 20, 63]),
+    most=st.floats(0.02, 2),
+)
+def test_cells_end_where_a_cell_covers_a_whole_segment(seed, size, bits, most):
+    random = np.random.default_rng(seed)
+    singles = random.integers(1 << bits, size=size, dtype=np.uint64) | ONE
+    levels = random.integers(bits // random.integers(1, bits), size=size)
+    codes = np.unique(around(singles, levels))
+    assume(len(codes) > 1)
+    shares = np.cumsum(random.random(len(codes)) ** 8)
+    shares *= 2 / shares[-1]
+    widths = widths_of(codes)
+    joints = codes[1:] ^ codes[:-1] | widths[:-1]
+    found = _cuts(codes, widths, joints, shares, most)
+    assert found.tolist() == cut_one_by_one(codes.tolist(), shares.tolist(), most)
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.0**-10])
+def test_few_clicks_in_a_narrow_range_have_as_many_cells_as_many_non_clicks(weight):
+    random = np.random.default_rng(1)
+    scores = np.append(random.random(800), random.uniform(0.5, 0.51, 100))
+    order = counted(scores, np.repeat([0, 1], [800, 100]), np.full(900, weight), cells=64)
+    order.seal()
+    shares = sum(weights / weights.sum() for weights in (order.negatives, order.positives))
+    assert len(shares) <= 64
+    assert shares.max() <= 12 / 64
 
 
 def test_a_copy_to_be_read_has_few_cells_and_leaves_the_state_as_it_was():
