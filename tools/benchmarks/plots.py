@@ -29,7 +29,7 @@ def draw(path: Path, axis: str, sizes: Sequence[int], panels: Sequence[Panel]) -
 
     Args:
         path: The PNG file.
-        axis: What grows; its axis is logarithmic.
+        axis: What grows.
         sizes: The sizes that were measured.
         panels: What was measured at each size.
     """
@@ -44,7 +44,7 @@ def draw(path: Path, axis: str, sizes: Sequence[int], panels: Sequence[Panel]) -
         low, high = ([pick(values) for values in panel.values] for pick in (min, max))
         plot.fill_between(sizes, low, high, color=INK, alpha=0.2, linewidth=0)
         plot.plot(sizes, middle, color=INK, marker="o", markersize=4)
-        plot.set_xscale("log")
+        plot.set_xlim(0, 1.08 * max(sizes))
         plot.set_xticks(sizes)
         plot.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
         plot.xaxis.set_minor_locator(NullLocator())

@@ -82,7 +82,7 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
                 f"{name} ({unit})", [column(rounds, str(size), f"{name} {what}") for size in sizes]
             )
             for name in ("lineage", "export")
-            for what, unit in (("cpu", "CPU s"), ("memory", "MB"))
+            for what, unit in (("seconds", "s"), ("memory", "MB"))
         ]
         if not settings.quick:
             draw(_IMAGE, "runs", sizes, panels)
