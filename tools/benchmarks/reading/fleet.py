@@ -204,8 +204,7 @@ def last(work: str, command: list[str], idle: float) -> dict[str, float]:
             if time.monotonic() - began > _ALL_DONE_SECS:
                 raise RuntimeError(f"{words} does not come to rest")
         seconds = time.monotonic() - began - (0 if shows_pages else _STILL_SECS)
-        used = sum(known.cpu_times()[:2])
-        cost = {"seconds": seconds, "cpu": used, "memory": peak_memory(process.pid)}
+        cost = {"seconds": seconds, "memory": peak_memory(process.pid)}
         return cost if shows_pages else {**cost, "idle": idle_share(known, idle)}
     finally:
         process.send_signal(signal.SIGINT)
