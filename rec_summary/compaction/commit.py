@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Final
 
 from rec_summary.records.files import write_atomically
-from rec_summary.records.format.names import hidden_path, parse_name, replaced_name
+from rec_summary.records.format.names import hidden_path, replaced_name
 from rec_summary.records.liveness import is_held
 from rec_summary.records.locks import file_lock
-from rec_summary.records.reading.compacted import compaction_of
-from rec_summary.records.reading.runs import RecordFile
+from rec_summary.records.reading.compacted import in_force
+from rec_summary.records.reading.runs import RecordFile, list_directory, present_files
 
 _TEMPORARY: Final = ".rec_summary-compacting-{}.tmp"
 
@@ -78,18 +78,11 @@ def recover(directory: str, rank: int) -> None:
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(directory, _TEMPORARY.format(rank)))
-    for name in os.listdir(directory):
-        parsed = parse_name(name)
-        if parsed is None or parsed.rank != rank or parsed.last is None:
-            continue
-        compaction = compaction_of(RecordFile(os.path.join(directory, name), parsed))
-        for base in compaction.superseded if compaction is not None else ():
-            replaced = parse_name(base)
-            # The names come from a file that anybody may have written.
-            if os.path.basename(base) == base and replaced and parsed.covers(replaced):
-                path = os.path.join(directory, base)
-                if os.path.isfile(path) and not is_held(path):
-                    _hide(path)
+    present = present_files(list_directory(directory))
+    files = [file for file in present if file.name.rank == rank]
+    for file in set(files).difference(in_force(files)):
+        if not is_held(file.path):  # anybody may have written the names of replaced files
+            _hide(file.path)
 
 
 def sweep(directory: str, rank: int) -> None:

@@ -89,12 +89,11 @@ def _windows(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[flo
                 if last - first >= REDUCTION and size > full:
                     break
                 last += 1
-            if last - first >= 2:
-                part = tuple(row[first:last])
-                weight = newer[first] - newer[last]
-                cost = weight / (newer[last] + weight / 2 + 1) / (last - first)
-                target = max(full, _size(part) // REDUCTION)
-                yield cost, Window(part, target, newer[last])
+            part = tuple(row[first:last])
+            weight = newer[first] - newer[last]
+            cost = weight / (newer[last] + weight / 2 + 1) / (last - first)
+            target = max(full, _size(part) // REDUCTION)
+            yield cost, Window(part, target, newer[last])
 
 
 def _cost(pair: tuple[float, Window]) -> float:

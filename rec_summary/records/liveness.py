@@ -102,6 +102,6 @@ def writer_is_alive(
         os.kill(state.pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it exists, and belongs to another user
-        return None
+    except OSError:
+        pass  # it exists, and belongs to another user
     return None

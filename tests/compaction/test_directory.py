@@ -139,10 +139,39 @@ def test_arguments_are_checked_before_anything_is_read(
 
 
 def test_a_copy_may_be_made_in_an_empty_directory(tmp_path: Path) -> None:
-    write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
+    paths = write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
+    rested(tmp_path / "run")
     (tmp_path / "empty").mkdir()
     compact(tmp_path / "run", 10**6, output=tmp_path / "empty")
     assert shown(tmp_path / "empty")[0] == {"loss": [1]}
+    # Readers leave files out by their times.
+    assert {(tmp_path / "empty" / path.name).stat().st_mtime for path in paths} == {OLD}
+
+
+def test_records_at_a_url_are_compacted_as_those_in_a_directory(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    records, url = tmp_path / "runs" / "run", "memory://compacted"
+    paths = []
+    for first in (1, 501, 1001):
+        losses = [event(step, scalar("loss", step)) for step in range(first, first + 500)]
+        paths.append(write_segment(records, *losses)[0])
+    damaged(paths[0])
+    rested(records)
+    fsspec.filesystem("memory").put(str(tmp_path / "runs"), "/compacted", recursive=True)
+    budget = find_runs(records)[0].nbytes * 3 // 4
+    [local] = compact(tmp_path / "runs", budget, output=tmp_path / "local")
+    assert len(local.left) == 1
+    for dry_run in (True, False):
+        [done] = compact(url, budget, output=tmp_path / "small", dry_run=dry_run)
+        assert done.path == f"{url}/run"
+        assert (done.run, done.bytes_before, done.bytes_after, done.replaced) == (
+            (local.run, local.bytes_before, local.bytes_after, local.replaced)
+        )
+        assert [path for path, _ in done.left] == [f"{url}/run/{paths[0].name}"]
+        assert (tmp_path / "small").exists() != dry_run
+    assert tree(tmp_path / "small") == tree(tmp_path / "local")
+    [dry] = compact(url, budget, dry_run=True)  # the files were put there a moment ago
+    assert len(dry.left) == 3
 
 
 def test_files_of_a_writer_that_rests_are_left(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_what_gives_no_room_is_not_joined_for_room() -> None:
     assert next_window([row(*[FULL // 3] * 6)], TOTAL, MUCH) is None
     assert next_window([row(FULL)], TOTAL, MUCH) is None
     assert next_window([], TOTAL, MUCH) is None
+    assert chosen(next_window([row(*[FULL * 2 // 5] * 4)], TOTAL, MUCH)) == [0, 1, 2, 3]
 
 
 def test_more_than_a_number_of_small_files_are_joined() -> None:
@@ -79,6 +80,16 @@ def test_more_than_a_number_of_small_files_are_joined() -> None:
 def test_more_than_a_number_of_files_are_joined_whatever_their_size() -> None:
     assert next_window([row(*[FULL] * MOST_FILES)], TOTAL, 0) is None
     assert chosen(next_window([row(*[FULL] * (MOST_FILES + 1))], TOTAL, 0)) == [0, 1, 2, 3]
+    assert chosen(next_window([row(FULL, FULL)] * MOST_FILES, TOTAL, 0)) == [0, 1]
+
+
+def test_files_that_become_one_without_loss_come_first_where_they_are_many() -> None:
+    mixed = next_window([row(*[FULL] * MOST_FILES, *[FULL // 5] * 5)], TOTAL, 0)
+    assert min(chosen(mixed)) >= MOST_FILES
+
+
+def test_no_more_than_a_number_of_files_become_one() -> None:
+    assert chosen(next_window([row(*[1] * 300)], TOTAL, 0)) == list(range(256))
 
 
 def test_files_of_two_writers_never_become_one() -> None:

@@ -167,19 +167,23 @@ def list_directory(path: str) -> list[os.DirEntry[str]]:
         return list(entries)
 
 
+def present_files(entries: Iterable[os.DirEntry[str]]) -> Iterator[RecordFile]:
+    """Yields the record files among the entries of a directory, those that are replaced as well.
+
+    Links are included: readers do not follow them, and report them.
+    """
+    for entry in entries:
+        name = parse_name(entry.name)
+        if name is not None and entry.is_file():
+            yield RecordFile(entry.path, name)
+
+
 def record_files(entries: Iterable[os.DirEntry[str]]) -> tuple[RecordFile, ...]:
     """Returns the record files among the entries of a directory, in the order of creation.
 
     Files that a compacted file replaces are left out.
-
-    Links are included: readers do not follow them, and report them.
     """
-    names = ((entry, parse_name(entry.name)) for entry in entries)
-    return _in_order(
-        RecordFile(entry.path, name)
-        for entry, name in names
-        if name is not None and entry.is_file()
-    )
+    return _in_order(present_files(entries))
 
 
 def directories_below(entries: Iterable[os.DirEntry[str]]) -> list[str]:

@@ -21,10 +21,6 @@ _FLUSH_BYTES: Final = 1 << 16  # write to the file when so much waits
 _PENDING_BYTES: Final = 1 << 23  # may wait while the file cannot be written
 
 
-class DeletedFile(OSError):
-    """A record file was deleted while it was being written."""
-
-
 class SegmentWriter:
     """Appends framed records to a file of its own, which is locked while it is open.
 
@@ -87,13 +83,13 @@ class SegmentWriter:
         """Hands everything to the operating system: it survives the death of the process.
 
         Raises:
-            DeletedFile: The file was deleted; the records are kept for `hand_over`.
+            FileNotFoundError: The file was deleted; the records are kept for `hand_over`.
             OSError: The file cannot be written; the records are kept for the next try.
         """
         if not self._pending:
             return
         if self.is_lost:
-            raise DeletedFile(errno.ENOENT, "the record file was deleted", self.path)
+            raise FileNotFoundError(errno.ENOENT, "the record file was deleted", self.path)
         if self._torn:
             self._cut_back()
         data = memoryview(b"".join(self._pending))
@@ -131,12 +127,12 @@ class SegmentWriter:
 
         A file that was moved, alone or with its directory, is not lost.
         """
-        if self._fd < 0 or not self._linked:
+        if not self._linked:
             return False
         try:
             status = os.fstat(self._fd)
-        except OSError as error:
-            return error.errno == errno.ESTALE  # what NFS says when another host has deleted it
+        except OSError as error:  # it is closed; or another host has deleted it, as NFS says
+            return error.errno == errno.ESTALE
         if status.st_nlink:
             return False
         try:  # some file systems do not count names: the name itself decides
@@ -190,7 +186,7 @@ def is_open_here(path: str) -> bool:
 
 def _abandon_all() -> None:
     """Closes all files in a forked child, which would hold their locks after its parent's death."""
-    for segment in list(_open_segments):
+    for segment in _open_segments:
         segment.abandon()
 
 

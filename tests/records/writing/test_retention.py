@@ -135,6 +135,15 @@ def test_the_size_of_files_is_exact_while_they_are_renamed(tmp_path: Path) -> No
     assert found == {total}
 
 
+def test_a_link_takes_no_room(tmp_path: Path) -> None:
+    """Readers do not follow it, and nothing that is compacted makes its file smaller."""
+    large = write_payloads(tmp_path / "large", b"x" * LEAST_BYTES)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / summary_name().replace("_MS", "_lineage")).symlink_to(large)
+    assert rank_bytes(str(tmp_path / "run"), 0) < LEAST_BYTES
+    Retention(LEAST_BYTES).check(str(tmp_path / "run"))
+
+
 def test_the_files_of_many_starts_are_joined(tmp_path: Path) -> None:
     rotation = Rotation(retention=Retention(LEAST_BYTES))
     starts = MOST_FILES + 10

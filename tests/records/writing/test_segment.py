@@ -9,7 +9,7 @@ import pytest
 
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
-from rec_summary.records.writing.segment import DeletedFile, SegmentWriter
+from rec_summary.records.writing.segment import SegmentWriter, is_open_here
 
 
 def read_all(path):
@@ -191,7 +191,7 @@ def test_what_is_not_written_yet_can_be_handed_over(tmp_path):
 def test_nothing_goes_into_a_deleted_file(tmp_path):
     writer = SegmentWriter(str(tmp_path / "s"))
     (tmp_path / "s").unlink()
-    with pytest.raises(DeletedFile):
+    with pytest.raises(FileNotFoundError, match="was deleted"):
         writer.write(b"x" * 100_000)
     assert writer.has_pending
     assert writer.bytes_written == 0
@@ -199,6 +199,11 @@ def test_nothing_goes_into_a_deleted_file(tmp_path):
     writer.hand_over(other)
     other.close()
     assert read_all(tmp_path / "s") == [b"x" * 100_000]
+
+
+def nameless(status):
+    """Returns the status of a file as file systems give it that do not count its names."""
+    return os.stat_result([0 if n == 3 else each for n, each in enumerate(status)])
 
 
 @pytest.mark.parametrize(
@@ -214,10 +219,31 @@ def test_what_odd_file_systems_say_of_a_file(tmp_path, monkeypatch, answer, lost
             return real(fd)
         if answer is not None:
             raise OSError(answer, os.strerror(answer))
-        return os.stat_result([0 if n == 3 else each for n, each in enumerate(real(fd))])
+        return nameless(real(fd))
 
     monkeypatch.setattr(os, "fstat", fstat)
     assert writer.is_lost is lost
+
+
+def test_no_file_is_lost_where_names_are_not_counted(tmp_path, monkeypatch):
+    """A status that differs by the way of asking would begin a new file at each record."""
+    real = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda fd: nameless(real(fd)))
+    writer = SegmentWriter(str(tmp_path / "s"))
+    (tmp_path / "s").unlink()
+    assert not writer.is_lost
+
+
+def test_a_file_is_open_here_until_it_is_closed(tmp_path):
+    writers = [SegmentWriter(str(tmp_path / name)) for name in "st"]
+    writers[0].close()
+    assert [is_open_here(writer.path) for writer in writers] == [False, True]
+    assert not is_open_here(str(tmp_path / "u"))
+    writers[1].write(b"dropped")
+    writers[1].abandon()
+    writers[1].flush()
+    assert not is_open_here(writers[1].path)
+    assert (tmp_path / "t").read_bytes() == b""
 
 
 def test_a_file_that_cannot_even_be_closed_is_closed_once(tmp_path, monkeypatch):
