@@ -113,7 +113,7 @@ def chosen(named: str, way: str, rank: int, who: Participant, lock: str | None) 
     """
     with contextlib.ExitStack() as stack:
         # Without locks, two processes that start at the same time may choose differently.
-        with contextlib.suppress(OSError, NotImplementedError):
+        with contextlib.suppress(OSError):
             path = os.path.join(named, LOCK_NAME)
             stack.enter_context(file_lock(path, timeout=_LOCK_SECS, kind=lock))
         differences = {} if way == NEW else _differences(named, rank, who)

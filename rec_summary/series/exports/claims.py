@@ -63,8 +63,6 @@ class Claims:
             lock = file_lock(path, timeout=_WAIT_SECS)
             try:
                 lock.acquire()
-            except NotImplementedError:
-                pass  # a file system without locks: users have to avoid two exports of a run
             except filelock.Timeout as error:
                 raise self._in_use(f"its lock is {printable(path)}") from error
         try:
@@ -85,8 +83,7 @@ class Claims:
         with self.alone(), unusable(self._what, self._path):
             if self._lock is None:
                 lock = file_lock(self._path_of(self._token, "lock"), timeout=0)
-                with contextlib.suppress(NotImplementedError):
-                    lock.acquire()
+                lock.acquire()
                 self._lock = lock
             taken = {
                 name: place for place, claimed in self._other_claims() for name in names & claimed
@@ -114,8 +111,6 @@ class Claims:
             lock = file_lock(self._path_of(token, "lock"), timeout=0)
             try:
                 lock.acquire()
-            except NotImplementedError:
-                continue
             except filelock.Timeout:
                 name = f".rec_summary-export.{token}.runs"
                 # It may end at this moment; and a stranger may have written the file.
