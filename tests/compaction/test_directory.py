@@ -150,14 +150,14 @@ def test_a_copy_may_be_made_in_an_empty_directory(tmp_path: Path) -> None:
 
 def test_records_at_a_url_are_compacted_as_those_in_a_directory(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
-    records, url = tmp_path / "runs" / "run", "memory://compacted"
+    records, url = tmp_path / "runs" / "run", f"memory://{tmp_path.name}"
     paths = []
     for first in (1, 501, 1001):
         losses = [event(step, scalar("loss", step)) for step in range(first, first + 500)]
         paths.append(write_segment(records, *losses)[0])
     damaged(paths[0])
     rested(records)
-    fsspec.filesystem("memory").put(str(tmp_path / "runs"), "/compacted", recursive=True)
+    fsspec.filesystem("memory").put(str(tmp_path / "runs"), f"/{tmp_path.name}", recursive=True)
     budget = find_runs(records)[0].nbytes * 3 // 4
     [local] = compact(tmp_path / "runs", budget, output=tmp_path / "local")
     assert len(local.left) == 1
