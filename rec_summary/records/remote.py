@@ -36,8 +36,8 @@ _LOCAL: Final = ("file", "local")
 _READ_AHEAD: Final = 1 << 22  # bytes; a request costs more time than so many bytes
 _TIMES: Final = ("LastModified", "mtime", "last_modified", "updated", "modified", "created")
 _PUT_SECS: Final = 15.0
-_EVENTS: Final = "tfevents"
-_OUR_EVENTS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
+EVENTS: Final = "tfevents"  # TensorBoard reads every file with this in its name
+OUR_EVENTS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
 
 logger = logging.getLogger("rec_summary")
 
@@ -64,8 +64,8 @@ class Url(str):
 
     def __new__(cls, base: str, below: str = "", listed: tuple[int, str] | None = None) -> Url:
         """Takes the URL of a directory or file, a path below it, and what a list says of it."""
-        clean = scrubbed(base)
-        self = super().__new__(cls, f"{clean.rstrip('/')}/{below}" if below else _trimmed(clean))
+        clean = _trimmed(scrubbed(base))
+        self = super().__new__(cls, os.path.join(clean, below) if below else clean)
         self.base, self.below, self.listed = base, below, listed
         self._has_keys = remember(base)
         return self
@@ -166,7 +166,7 @@ def path_or_url(source: str | os.PathLike[str]) -> str | Url:
 def overlap(first: str, second: str) -> bool:
     """Whether one directory is the other or below it; each is a path or a `Url`."""
     if isinstance(first, Url) and isinstance(second, Url):
-        places = [f"{place}/" for place in (first, second)]
+        places = [f"{place.rstrip('/')}/" for place in (first, second)]
         return places[0].startswith(places[1]) or places[1].startswith(places[0])
     if isinstance(first, Url) or isinstance(second, Url):
         return False
@@ -439,14 +439,14 @@ class Upload:
 
     def _stale_events(self, here: Mapping[str, object], there: Mapping[str, Entry]) -> list[Url]:
         """Returns event files to remove; raises `DestinationError` if others write to the URL."""
-        directories = {name.rpartition("/")[0] for name in here if _EVENTS in name}
+        directories = {name.rpartition("/")[0] for name in here if EVENTS in name}
         stale = []
         for below, entry in there.items():
             directory, _, name = below.rpartition("/")
-            is_event_file = directory in directories and _EVENTS in name
+            is_event_file = directory in directories and EVENTS in name
             if not is_event_file and below not in here:
                 continue
-            if is_event_file and below not in here and not _OUR_EVENTS.fullmatch(name):
+            if is_event_file and below not in here and not OUR_EVENTS.fullmatch(name):
                 received = verbatim(f"{entry.url}, an event file of another writer")
                 expected = "one writer for each run directory: export elsewhere, or move it away"
                 raise DestinationError(three_part(DESTINATION, received, expected))
@@ -471,7 +471,9 @@ def _versions(entries: Mapping[str, Entry]) -> dict[str, tuple[int, str]]:
 
 
 def _trimmed(url: str) -> str:
-    return url if url.endswith("://") else url.rstrip("/")
+    """Returns a URL without slashes at its end; the root of a file system keeps its own."""
+    scheme, _, place = url.partition("://")
+    return f"{scheme}://{place.rstrip('/') or place[:1]}"
 
 
 def _message_of(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import threading
 import time
@@ -440,13 +441,15 @@ def test_a_url_without_a_slash_is_a_mistake(
         ("sftp://me@host/x", "sftp://me@host/x"),
         ("hdfs://host:8020/me@home", "hdfs://host:8020/me@home"),
         ("memory://", "memory://"),
+        ("hdfs:///", "hdfs:///"),
+        ("hdfs:///x//", "hdfs:///x"),
     ],
 )
 def test_passwords_and_queries_are_not_shown(url: str, expected: str) -> None:
     found = Url(url)
     assert found == expected
     assert found.base == url
-    assert found.child("a/b") == f"{expected.rstrip('/')}/a/b"
+    assert found.child("a/b") == os.path.join(expected, "a/b")
 
 
 def test_what_file_systems_raise_names_the_url_and_no_secrets(
@@ -486,9 +489,19 @@ def test_names_of_directories(url: str, expected: str) -> None:
     assert Url(url).name == expected
 
 
+@pytest.mark.parametrize("url", ["memory://", "memory:///"])
+def test_runs_in_the_root_of_a_file_system_have_their_names(url: str) -> None:
+    fs = fsspec.filesystem("memory")
+    fs.pipe_file(f"/root of it/{summary_name()}", b"")
+    [run] = [run for run in find_runs(url) if run.name == "root of it"]
+    assert run.path == f"{url}root of it"
+    fs.rm("/root of it", recursive=True)
+
+
 def test_directories_that_overlap(tmp_path: Path) -> None:
     assert overlap(Url("s3://b/x"), Url("s3://b/x/y"))
     assert overlap(Url("s3://b/x/y/"), Url("s3://b/x"))
     assert not overlap(Url("s3://b/x"), Url("s3://b/xy"))
+    assert overlap(Url("memory://"), Url("memory://x"))
     assert not overlap(Url("s3://b/x"), str(tmp_path))
     assert overlap(str(tmp_path), str(tmp_path / "y"))

@@ -234,8 +234,6 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
 
 def relative_path(path: str, source: str) -> str:
     """Returns the path of a directory below `source`, with `/`; `.` for `source` itself."""
-    if isinstance(source, Url):
-        return path[len(source) :].strip("/") or "."
     return os.path.relpath(path, source).replace(os.sep, "/")
 
 
