@@ -43,14 +43,14 @@ class FilePosition(Struct):
         stamp: When the records were begun, in whole seconds; names the file.
         size: How many bytes of the file are right, whole events.
         last: Where the last of these events begins.
-        checksum: The CRC-32C of these bytes; None if it is not known.
+        checksum: The CRC-32C of these bytes.
         mark: A text that is another one when the file was changed, or the machine restarted.
     """
 
     stamp: Annotated[int, Meta(ge=0)]
     size: Count = 0
     last: Count = 0
-    checksum: Checksum | None = None
+    checksum: Checksum = 0
     mark: str = ""
 
     def __post_init__(self) -> None:
@@ -168,8 +168,8 @@ class EventFile:
         """
         self._reset()
         position = self.position
-        position.size = position.last = 0
-        position.checksum, position.mark = None, ""
+        position.size = position.last = position.checksum = 0
+        position.mark = ""
         self._logdir.remove(self._run)
 
     def close(self, report: Report) -> None:
@@ -198,8 +198,7 @@ class EventFile:
     def _append(self, data: bytes) -> None:
         """Holds whole events, and writes out what is held if it is much."""
         position = self.position
-        if position.checksum is not None or not position.size:
-            position.checksum = framing.crc32c(data, position.checksum or 0)
+        position.checksum = framing.crc32c(data, position.checksum)
         position.last = position.size
         position.size += len(data)
         self.bytes_written += len(data)
@@ -284,20 +283,19 @@ def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
                 return False
             event = os.pread(fd, nbytes, position.last)
             payload = event[framing.HEADER_BYTES : -framing.FOOTER_BYTES]
-            if len(event) != nbytes or event != framing.frame(payload):
+            if event != framing.frame(payload):
                 return False
-            if position.checksum is None or position.mark != _mark(status):
-                checksum = _checksum(file, position.size)
-                if position.checksum not in (None, checksum):
+            if position.mark != _mark(status):
+                if _checksum(file, position.size) != position.checksum:
                     return False
-                position.checksum, position.mark = checksum, _mark(status)
+                position.mark = _mark(status)
     return True
 
 
 def _checksum(file: IO[bytes], size: int) -> int:
     """Returns the CRC-32C of the first bytes of a file."""
     checksum = 0
-    while size and (data := file.read(min(size, _PIECE_BYTES))):
+    while data := file.read(min(size, _PIECE_BYTES)):
         checksum = framing.crc32c(data, checksum)
         size -= len(data)
     return checksum
@@ -315,7 +313,7 @@ def _boot() -> str:
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError):
+    except OSError:
         return ""
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from rec_summary.errors import DestinationError, three_part, verbatim
+from rec_summary.records.remote import EVENTS, OUR_EVENTS
 from rec_summary.series.exports.claims import unusable
 from rec_summary.series.exports.directory import ExportDirectory
 from rec_summary.series.text import printable
-
-_OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
-_MARK: Final = "tfevents"  # TensorBoard reads every file with this in its name
 
 
 def event_file_name(stamp: int) -> str:
@@ -75,18 +72,18 @@ class LogDir(ExportDirectory):
         with self.opened(run) as fd:
             if fd is None:
                 return False
-            directories = ours(fd)
-            for name in directories:
+            names = ours(fd)
+            for name in names:
                 os.unlink(name, dir_fd=fd)
         self.remove_empty([run])
-        return bool(directories)
+        return bool(names)
 
 
 def ours(fd: int) -> list[str]:
     """Returns the names of our event files in a directory."""
-    return [name for name in os.listdir(fd) if _OURS.fullmatch(name)]
+    return [name for name in os.listdir(fd) if OUR_EVENTS.fullmatch(name)]
 
 
 def is_foreign(name: str) -> bool:
     """Whether a file is read by TensorBoard and is of another program."""
-    return _MARK in name and not _OURS.fullmatch(name)
+    return EVENTS in name and not OUR_EVENTS.fullmatch(name)

@@ -182,7 +182,10 @@ def test_what_was_written_is_counted_when_the_file_is_closed(logdir: LogDir) -> 
 def test_a_file_that_was_discarded_is_gone(logdir: LogDir, tmp_path: Path) -> None:
     report, file = Report(), opened(logdir)
     file.write(1, 1.0, [])
+    file.flush()
+    file.write(2, 1.0, [])
     file.discard()
+    file.flush()
     assert (file.begun, file.position) == (False, FilePosition(1))
     file.close(report)
     assert not (tmp_path / "run").exists()
@@ -277,18 +280,26 @@ def test_the_file_becomes_what_it_should_be(old: list[bytes], new: list[bytes], 
         assert content(Path(folder)) == kept + b"".join(new)
 
 
-def test_intact_means_that_the_last_event_is_whole(logdir: LogDir, tmp_path: Path) -> None:
+def test_intact_means_that_the_last_event_is_whole(
+    logdir: LogDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = frame(b"first"), frame(b"second")
     size, last = len(first) + len(second), len(first)
-    assert not is_intact(logdir, "run", FilePosition(1, size, last))
+    checksum = crc32c(first + second)
+    position = FilePosition(1, size, last, checksum)
+    assert not is_intact(logdir, "run", position)
     append(logdir, first, second, b"torn")
-    assert is_intact(logdir, "run", FilePosition(1, size, last))
-    assert not is_intact(logdir, "run", FilePosition(2, size, last))
-    assert not is_intact(logdir, "run", FilePosition(1, size, last - 1))
+    assert not is_intact(logdir, "run", FilePosition(2, size, last, checksum))
+    assert not is_intact(logdir, "run", FilePosition(1, size, last - 1, checksum))
+    assert is_intact(logdir, "run", position)
+    with monkeypatch.context() as patch:  # a hostile cursor asks for no more memory than that
+        patch.setattr(event_file, "_LARGEST_EVENT", len(second) - 1)
+        assert not is_intact(logdir, "run", position)
     (tmp_path / "run" / NAME).write_bytes(first + second[:-1])
-    assert not is_intact(logdir, "run", FilePosition(1, size, last))
-    (tmp_path / "run" / NAME).write_bytes(first + bytes(len(second)))
-    assert not is_intact(logdir, "run", FilePosition(1, size, last))
+    assert not is_intact(logdir, "run", position)
+    (tmp_path / "run" / NAME).write_bytes(torn := first + bytes(len(second)))
+    # Also where the checksum is that of the file.
+    assert not is_intact(logdir, "run", FilePosition(1, size, last, crc32c(torn)))
 
 
 def test_all_bytes_are_compared_once_the_file_was_changed(
@@ -327,18 +338,6 @@ def test_all_bytes_are_compared_after_a_restart_of_the_machine(
     assert not is_intact(logdir, "run", file.position)
     path.write_bytes(data)
     assert is_intact(logdir, "run", file.position)
-
-
-def test_the_checksum_that_an_older_cursor_lacks_is_computed(logdir: LogDir) -> None:
-    first, last = frame(b"first"), frame(b"last")
-    append(logdir, first, last)
-    position = FilePosition(1, len(first + last), len(first))
-    assert is_intact(logdir, "run", position)
-    assert position.checksum == crc32c(first + last)
-    opened = EventFile(logdir, "run", position)
-    opened.write_framed([last])
-    assert position.checksum == crc32c(first + last + last)
-    opened.close(Report())
 
 
 def test_no_file_stays_open_and_all_are_written(logdir: LogDir, tmp_path: Path) -> None:

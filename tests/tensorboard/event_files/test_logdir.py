@@ -85,6 +85,32 @@ def test_only_our_file_is_removed(tmp_path: Path) -> None:
     assert files(tmp_path) == {"run/notes.txt": b"x"}
 
 
+def test_the_directories_below_are_listed_with_their_files(tmp_path: Path) -> None:
+    (tmp_path / "run" / "eval").mkdir(parents=True)
+    (tmp_path / "run" / "eval" / "x").write_bytes(b"")
+    with LogDir(str(tmp_path)) as logdir:
+        for run, expected in (
+            ("", [("run", []), ("run/eval", ["x"])]),
+            ("run", [("run/eval", ["x"])]),
+        ):
+            assert [(path, names) for path, names, _ in logdir.directories(run)] == expected
+
+
+def test_the_current_directory_does_not_stand_in_for_one_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    (here / "rank_0").mkdir(parents=True)
+    for name in (event_file_name(5), "x.tfevents"):
+        (here / name).write_bytes(b"")
+    monkeypatch.chdir(here)
+    with LogDir(str(tmp_path / "logs")) as logdir:
+        logdir.check("missing")
+        assert not logdir.remove("missing")
+        assert list(logdir.directories("missing")) == []
+    assert len(list(here.iterdir())) == 3
+
+
 def test_links_in_the_log_directory_are_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "deep").mkdir(parents=True)
