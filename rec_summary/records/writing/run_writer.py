@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary._pb import summary_pb2
 from rec_summary.checks import check_choice, check_int_or_none, check_optional
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
@@ -322,13 +322,13 @@ class RunWriter:
             OSError: One cannot be created, or the disk has no room for its first record.
         """
         created: dict[Kind, SegmentWriter] = {}
-        now = time.time()
+        # The fields are those of a lineage event as well.
+        version = summary_pb2.Event(wall_time=time.time(), version=FILE_VERSION).SerializeToString()
         try:
             for kind in kinds:
                 name = RecordName(stamp, self.rank, this_host(), kind, self._prefix, self._suffix)
                 segment = created[kind] = SegmentWriter(os.path.join(self.directory, str(name)))
-                event = summary_pb2.Event if kind is Kind.SUMMARY else lineage_pb2.LineageEvent
-                segment.write(event(wall_time=now, version=FILE_VERSION).SerializeToString())
+                segment.write(version)
                 segment.flush()
         except OSError:
             for segment in created.values():  # readers would list an empty file

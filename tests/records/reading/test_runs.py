@@ -1,11 +1,12 @@
 import dataclasses
+import math
 import os
 
 import pytest
 
 from rec_summary.errors import SourceError
 from rec_summary.records.format.names import Kind
-from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.reading.runs import find_runs, list_files, run_name
 
 
 def touch_run(path, stamp=1700000000, rank=0):
@@ -44,6 +45,41 @@ def test_files_come_in_the_order_of_their_beginning_whatever_the_digits(tmp_path
         1_700_000_000,
         10_000_000_000,
     ]
+
+
+def test_the_root_has_a_name():
+    assert run_name("/", "/", nested=True) == "root"
+    assert run_name("/x", "/", nested=True) == "root/x"
+
+
+@pytest.mark.parametrize(
+    ("last", "changed", "after", "until", "held"),
+    [
+        (1000, 2000, 2060, math.inf, True),  # the clocks of two machines differ by a minute
+        (1000, 2000, 2061, math.inf, False),
+        (1000, 2000, 0, 940, True),
+        (1000, 2000, 0, 939, False),
+        (1000, 939, 5000, math.inf, True),  # an archive has set its time: it is not trusted
+        (1000, 940, 5000, math.inf, False),
+        (3000, 2500, 5000, math.inf, True),
+    ],
+)
+def test_times_of_files_say_which_have_no_records_of_a_time(
+    tmp_path, last, changed, after, until, held
+):
+    mark = f".compacted-{last}-0001" if last > 1000 else ""
+    path = tmp_path / f"events{mark}.out.events.summary.1000.0.host_MS"
+    path.write_bytes(b"x")
+    os.utime(path, (changed, changed))
+    [file] = list_files(str(tmp_path))
+    assert file.may_hold(after, until) is held
+
+
+def test_a_file_that_is_gone_is_empty(tmp_path):
+    touch_run(tmp_path)
+    [file] = list_files(str(tmp_path))
+    os.unlink(file.path)
+    assert (file.nbytes, file.changed) == (0, -math.inf)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import filelock
 import pytest
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
+from rec_summary.records.locks import LOCK_NAME, file_lock
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
@@ -293,6 +295,20 @@ def test_a_full_disk_asks_for_compaction(tmp_path, monkeypatch, number):
     assert flat(steps(tmp_path)) == [1]
 
 
+def test_room_is_asked_for_once_and_for_each_large_record(tmp_path, monkeypatch):
+    """The directory is listed each time."""
+    writer = RunWriter(tmp_path, rotation=Rotation(retention=Retention(LEAST_BYTES)))
+    asked = []
+    monkeypatch.setattr(writer._compactor, "begun", lambda _, nbytes: asked.append(nbytes))
+    for step in range(3):
+        writer.write(Sized(step))
+    assert asked == [0]
+    large = Sized(4, size=LEAST_BYTES // 32)
+    writer.write(large)
+    assert asked == [0, len(large.encode())]
+    writer.close()
+
+
 def test_a_deleted_file_is_noticed_before_it_is_full(tmp_path):
     troubles = Troubles()
     writer = RunWriter(
@@ -372,6 +388,20 @@ def test_a_clock_that_steps_back_does_not_reorder_files(tmp_path):
     assert list_files(str(tmp_path))[-1].name.stamp == 10_000_000_000
     begun(tmp_path, rank=1)  # behind its own files only
     assert list_files(str(tmp_path))[0].name.rank == 1
+
+
+def test_names_are_chosen_under_the_lock_of_the_directory(tmp_path, monkeypatch):
+    real, listed = os.listdir, []
+
+    def listdir(path):
+        with pytest.raises(filelock.Timeout):
+            file_lock(os.path.join(path, LOCK_NAME), timeout=0).acquire()
+        listed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    begun(tmp_path)
+    assert listed == [str(tmp_path)]
 
 
 def test_eight_processes_at_once_never_share_a_file(tmp_path):
