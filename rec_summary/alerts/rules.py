@@ -21,7 +21,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -38,6 +38,9 @@ BUILTIN: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The built-in rules, by name; all of them are watched by default."""
+
+_NO_AUC: Final = r"_(?:gap|gap_error|error_bound|sampled_share)(?:/[^/]*)?\Z"
+"""Finds tags with a name such as `auc_gap`, whose drop is no loss of quality."""
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, float], Any]]] = {
     ">": operator.gt,
@@ -96,10 +99,12 @@ class Pattern:
     Attributes:
         text: A tag, the end of one, or a pattern for `fnmatch`.
         exact: Whether `text` is a whole tag, taken literally (it is in quotation marks).
+        but: A regular expression that finds something in the tags that a pattern leaves out.
     """
 
     text: str
     exact: bool = False
+    but: str = ""
 
     @cached_property
     def regex(self) -> str:
@@ -112,7 +117,8 @@ class Pattern:
         if self.exact:
             return rf"\A{literal}\Z"
         if _WILD.intersection(self.text):
-            return rf"\A(?:{literal}\Z|{fnmatch.translate(self.text)})"
+            left_out = rf"(?!(?s:.*){self.but})" if self.but else ""
+            return rf"\A{left_out}(?:{literal}\Z|{fnmatch.translate(self.text)})"
         return tags_named(self.text)
 
     def matches(self, tag: str) -> bool:
@@ -236,7 +242,12 @@ def read_rule(text: str) -> Rule:
     """
     name = text.strip()
     if name in BUILTIN:
-        return parse(f"{name}: {BUILTIN[name]}")
+        rule = parse(f"{name}: {BUILTIN[name]}")
+        if name != "auc-drop":
+            return rule
+        assert isinstance(rule.condition, Change)
+        condition = replace(rule.condition, tag=replace(rule.condition.tag, but=_NO_AUC))
+        return replace(rule, condition=condition)
     if re.fullmatch(_BARE_NAME, name):
         expected = f"one of {', '.join(BUILTIN)}, or a rule such as `{name} > 1.1 for 5m`"
         raise RuleError(text, text.index(name), name, expected)

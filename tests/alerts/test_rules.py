@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.alerts.rules import (
-    BUILTIN,
     COMPARISONS,
     Change,
     Compare,
@@ -24,6 +23,7 @@ from rec_summary.alerts.rules import (
     Span,
     gather,
     parse,
+    read_rule,
     read_rules_file,
 )
 from rec_summary.series.options import ArgumentError
@@ -239,14 +239,31 @@ def test_without_rules_the_built_in_ones_are_watched() -> None:
     ("name", "tags"),
     [
         ("nan-loss", ["loss/auto", "eval/Loss", "total_loss"]),
-        ("auc-drop", ["eval/auc", "AUC", "metrics/gauc/auto"]),
+        ("auc-drop", ["eval/auc", "AUC", "auc_2", "metrics/gauc/auto", "a/gauc_by_user/last_9"]),
+        ("auc-drop", ["a/slice/b=_gap/auc/last_9", "a/slice/b/auc_worst/lifetime"]),
     ],
 )
 def test_which_tags_the_built_in_rules_are_about(name: str, tags: list[str]) -> None:
-    pattern = parse(BUILTIN[name]).condition.tag
+    pattern = read_rule(name).condition.tag
     assert pattern is not None
     assert all(pattern.matches(tag) for tag in tags)
     assert not pattern.matches("learning_rate/auto")
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "recommender/slice/country/auc_gap/last_100",
+        "recommender/slice/country/auc_gap_error/lifetime",
+        "recommender/slice/country/auc_error_bound/lifetime",
+        "recommender/macro_auc_error_bound/lifetime",
+        "recommender/xauc_sampled_share/lifetime",
+        "auc_gap",
+    ],
+)
+def test_the_drop_of_a_gap_or_an_error_is_no_drop_of_an_auc(tag: str) -> None:
+    assert parse("*auc* drops 5% within 1d").condition.tag.matches(tag)
+    assert not read_rule("auc-drop").condition.tag.matches(tag)
 
 
 def test_rules_add_up_and_the_same_one_counts_once(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rec_summary.alerts.rules import BUILTIN, parse
+from rec_summary.alerts.rules import read_rule
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
@@ -129,7 +129,7 @@ def test_the_alert_about_a_drop_of_an_auc_is_about_aucs_only() -> None:
     scores, labels = clicks(1)
     users.update(np.arange(len(scores)) % 7, scores, labels)
     found = read({"quality/lifetime": quality(1), "users/lifetime": users}, Detail()).scalars
-    pattern = parse(BUILTIN["auc-drop"]).condition.tag
+    pattern = read_rule("auc-drop").condition.tag
     assert pattern is not None
     meant = {tag for tag in found if pattern.matches(tag)}
     assert meant == {f"recommender/{name}/lifetime" for name in ("auc", "gauc", "gauc_by_user")}
