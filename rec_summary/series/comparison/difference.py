@@ -200,7 +200,7 @@ def _changes(ours: Facts, theirs: Facts) -> list[Change]:
 
 def _graph(run: Run, report: Report) -> Counter[str]:
     """Returns how many operators and parameters of each name the computation graph has."""
-    for file in run.files_of(Kind.SUMMARY, run.ranks[0])[:1]:
+    for file in run.files_of(Kind.SUMMARY, run.ranks[0]):  # a start may fail before its graph
         for batch in read_batches(file, report):
             if batch.kind == _GRAPH:
                 graph = next(iter(batch.records())).event.graph_def

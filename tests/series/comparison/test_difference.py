@@ -42,6 +42,13 @@ def test_ranks_are_compared_by_the_lowest(tmp_path: Path) -> None:
     assert compared(tmp_path).empty
 
 
+def test_the_graph_is_found_behind_a_start_that_failed_before_it(tmp_path: Path) -> None:
+    put(tmp_path / "one", *losses(range(1, 3)), graph_event(8))
+    put(tmp_path / "other", *losses(range(1)))
+    put(tmp_path / "other", *losses(range(1, 3)), graph_event(8), stamp=1)
+    assert compared(tmp_path).graph is None
+
+
 def test_facts_are_in_sections(tmp_path: Path) -> None:
     put(tmp_path / "1", custom(0), pipeline(0, 64), *losses(range(1, 21)), finished(5, 20))
     described = train(optimizer="SGD", rate=0.5, status=2, step=20, mindspore_version="2.7.0")
