@@ -108,7 +108,8 @@ def column_of(name: str, known: Sequence[str]) -> str:
     matching = [column for column, its_kind, tag in every if its_kind == kind and short.search(tag)]
     if len(matching) == 1:
         return matching[0]
-    near = matching or difflib.get_close_matches(name, known, 3) or known
+    names = {*known, *short_names(known).values()}
+    near = matching or difflib.get_close_matches(name, names, 3) or known
     expected = f"one of the columns, such as {', '.join(near[:12])}"
     raise ArgumentError(three_part("a column", name, expected))
 

@@ -94,9 +94,14 @@ def test_any_values_can_be_ordered(values: list[Any]) -> None:
         assert len(ordered(rows, column)) == len(rows)
 
 
+TASKS = ["click", "purchase"]
+
+
 def test_an_unknown_column_names_near_ones() -> None:
     with pytest.raises(ArgumentError, match=r"Received: 'learning_rat'.*learning_rate"):
         column_of("learning_rat", ["run", "learning_rate"])
+    with pytest.raises(ArgumentError, match=r"such as click/auc.$"):
+        column_of("klick/auc", ["run", *(f"recommender/{t}/auc/lifetime" for t in TASKS)])
     assert column_of("run", ["run"]) == "run"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +29,8 @@ def chosen_runs(runs: Sequence[Run], pattern: str | None) -> list[Run]:
     matching = matching_runs(runs, pattern)
     if matching:
         return matching
-    expected = f"a pattern that matches a run; there are: {_named([run.name for run in runs])}"
+    near = _near([run.name for run in runs], pattern or "")
+    expected = f"a pattern that matches a run; there are: {near}"
     message = three_part("the choice of runs", pattern, expected)
     if searched := [run.name for run in runs if pattern and _finds(pattern, run.name)]:
         hint = f" As a regular expression it finds runs: {_named(searched)}. Runs are chosen by a"
@@ -60,7 +62,7 @@ def check_tags(runs: Iterable[Run], pattern: str | None, *, scalars: bool = True
         others.append(tag)
     if not others:
         return
-    expected = f"a pattern that is found in a tag; there are: {_named(others)}"
+    expected = f"a pattern that is found in a tag; there are: {_near(others, pattern)}"
     message = three_part("the choice of tags", pattern, expected)
     if matched := fnmatch.filter(others, pattern):
         hint = f" As a shell pattern it matches tags: {_named(matched)}. Tags are chosen by a"
@@ -86,6 +88,12 @@ def check_ranks(runs: Iterable[Run], ranks: str | None) -> None:
     if others and not any(first <= rank <= last for first, last in spans for rank in others):
         expected = f"ranks that a run has; there are: {_named([*map(str, others)])}"
         raise ArgumentError(three_part("the choice of ranks", ranks, expected))
+
+
+def _near(names: Sequence[str], pattern: str) -> str:
+    """Returns names as text, those that are like a pattern first."""
+    near = difflib.get_close_matches(pattern, names, _NAMED)
+    return _named([*near, *(name for name in names if name not in near)])
 
 
 def _named(names: Sequence[str]) -> str:

@@ -57,6 +57,17 @@ def test_a_pattern_that_matches_nothing(source: Path) -> None:
         check_tags(find_runs(source), "nothing")
 
 
+def test_the_names_that_are_like_the_pattern_come_first(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d", "e", "two-heads"):
+        write_segment(tmp_path / name, event(1, *(scalar(f"{tag}/auc", 1) for tag in "uvwxyz")))
+    write_segment(tmp_path / "a", event(2, scalar("z/click/auc", 1)))
+    runs = find_runs(tmp_path)
+    with pytest.raises(ArgumentError, match=r"there are: two-heads, a, b, c, d and 1 more.$"):
+        chosen_runs(runs, "twoheads")
+    with pytest.raises(ArgumentError, match=r"there are: z/click/auc, .* and 2 more.$"):
+        check_tags(runs, "z/klick/auc")
+
+
 @pytest.mark.parametrize("pattern", ["^d", r"deep\w+", ".*fm$"])
 def test_a_regular_expression_for_runs_says_so(source: Path, pattern: str) -> None:
     with pytest.raises(ArgumentError, match=r"As a regular expression it finds runs: .*deepfm"):
