@@ -585,8 +585,11 @@ def _unmatched(settings: Mapping[str, Any], names: list[str]) -> str:
     shown = ", ".join(names[:_SHOWN_PARAMETERS])
     shown += ", …" if len(names) > _SHOWN_PARAMETERS else ""
     wrong = [
-        f"{setting}: {settings[setting]!r} matches none of the trained parameters {shown}"
-        for setting, find in (("histograms", re.match), ("tensors", re.search))
+        f"{setting}: {settings[setting]!r} matches {where} of the trained parameters {shown}"
+        for setting, find, where in (
+            ("histograms", re.match, "the start of none"),
+            ("tensors", re.search, "none"),
+        )
         if settings.get(setting) and not any(find(settings[setting], name) for name in names)
     ]
     return f" ({'; '.join(wrong)})" if names and wrong else ""

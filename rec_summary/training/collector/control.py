@@ -86,7 +86,7 @@ def _shown(options: CollectorOptions, name: str) -> str:
     if name == "histograms" and isinstance(value, int):
         return f"the first {value} parameters"
     if isinstance(value, GradientMetrics):
-        return f"every {value.every} steps"
+        return "every step" if value.every == 1 else f"every {value.every:,} steps"
     return value.pattern if isinstance(value, re.Pattern) else str(value)
 
 
@@ -252,7 +252,7 @@ class Control:
         settings = {name: _shown(self.options, name) for name in SETTINGS}
         for change in self._changes:
             for name in change.settings:
-                lasting = f" until step {change.until:.0f}" if change.until < math.inf else ""
+                lasting = f" until step {change.until:,.0f}" if change.until < math.inf else ""
                 settings[name] = f"{_shown(self.options, name)}{lasting} (changed)"
         return settings
 
@@ -263,7 +263,7 @@ def _text(request: Request, step: int, freq: int) -> str:
     if request.settings:
         settings = ", ".join(f"{name} {value}" for name, value in request.settings.items())
         until = _until(request, step)
-        parts = [settings if until == math.inf else f"until step {until:.0f}: {settings}"]
+        parts = [settings if until == math.inf else f"until step {until:,.0f}: {settings}"]
         if {"histograms", "tensors"} & request.settings.keys() and step + -step % freq >= until:
             parts[0] += f" (none of these steps is recorded: collect_freq is {freq})"
     parts += [f"lineage {name}={value}" for name, value in request.lineage.items()]

@@ -237,9 +237,19 @@ class TrainRun:
         if isinstance(error, SystemExit):
             return RunState.STOPPED, signal_name or f"SystemExit({error.code})"
         if error is not None:
-            text = f"{type(error).__name__}: {error}".strip()
-            return RunState.FAILED, text.splitlines()[0][:_REASON_CHARS]
+            return RunState.FAILED, reason_of(error)
         reason = str(self.view.get("stop_reason") or "")
         if self.reached_end and not self.view.stop_requested:
             return RunState.FINISHED, reason
         return RunState.STOPPED, reason or ("asked to stop" if self.reached_end else "left early")
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the class of an error and the line of its message that says what happened.
+
+    MindSpore's messages may begin with headings, such as `- Kernel select failed:`, between rulers.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip("- ")]
+    below = [line for line in lines if not line.startswith("- ")]
+    text = ": ".join([type(error).__name__, *(below or lines)[:1]])
+    return text[:_REASON_CHARS]

@@ -234,7 +234,7 @@ def test_a_pattern_that_matches_no_trained_parameter_is_named(tmp_path: Path) ->
     names = ", ".join(parameter.name for parameter in trained)
     assert answer.text == (
         f"histograms {frozen.name}, tensors {trained[0].name[1:]} (histograms: "
-        f"{frozen.name!r} matches none of the trained parameters {names})"
+        f"{frozen.name!r} matches the start of none of the trained parameters {names})"
     )
 
 

@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("mindspore")
 
-from rec_summary.training.collector.session import TensorSchedule
+from rec_summary.training.collector.session import TensorSchedule, reason_of
 
 
 def mindspores(collect_freq, tensor_freq, total):
@@ -37,3 +37,17 @@ def test_a_frequency_that_was_asked_for_holds_for_ever():
     assert [step for step in range(1, 10_001) if schedule.due(step)] == list(
         range(1000, 10_001, 1000)
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "RuntimeError"),
+        ("a\nb", "RuntimeError: a"),
+        ("- no data", "RuntimeError: - no data"),
+        ("\n---\n- Kernel select failed:\n---\nOp [X]\n\n---\n- Calls:\n", "RuntimeError: Op [X]"),
+        ("x" * 600, "RuntimeError: " + "x" * 486),
+    ],
+)
+def test_the_reason_of_a_failure_is_a_line_below_the_headings_of_mindspore(text, reason):
+    assert reason_of(RuntimeError(text)) == reason
