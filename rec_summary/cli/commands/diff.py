@@ -25,6 +25,8 @@ from rec_summary.cli.output import (
 if TYPE_CHECKING:
     from rec_summary.series.comparison.difference import CurveChange, Difference, GraphChange
 
+_SHOWN: Final = 50  # rows of a section
+
 EXAMPLES: Final = """\b
 Examples:
   rec-summary diff records/run-1 records/run-2
@@ -105,7 +107,7 @@ def _print(differences: Difference, names: Iterable[str]) -> None:
     if differences.curves:
         click.echo()
         heads = ("curves", "part at step", "differ from step", "greatest difference", "at step")
-        _print_columns(heads, map(_curve_cells, differences.curves), heads[:1])
+        _print_columns(heads, [*map(_curve_cells, differences.curves)], heads[:1])
     if differences.same_curves:
         click.echo(f"{count_of(differences.same_curves, 'curve')} the same in both")
     for sign, tags in zip("-+", differences.only, strict=True):
@@ -113,9 +115,12 @@ def _print(differences: Difference, names: Iterable[str]) -> None:
 
 
 def _print_columns(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], names: Sequence[str]
+    heads: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[str]
 ) -> None:
-    if print_table(columns_of(heads, rows, names)):
+    left_out = print_table(columns_of(heads, rows[:_SHOWN], names))
+    if len(rows) > _SHOWN:
+        click.echo(f"  and {len(rows) - _SHOWN:,} more {heads[0]} (--json lists all)")
+    if left_out:
         click.echo("Some columns do not fit: --wide shows them.")
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.support.command import flat, run
+from tests.support.record_dirs import event, scalar, write_segment
 
 
 def test_what_differs_between_two_runs(three_runs: Path) -> None:
@@ -15,6 +16,16 @@ def test_what_differs_between_two_runs(three_runs: Path) -> None:
     assert ["learning_rate", "0.1", "0.01"] in lines
     assert ["auc", "0.6", "0.7"] in lines
     assert "1 curve the same in both" in done.stdout
+
+
+def test_the_first_fifty_of_many_curves_are_listed(tmp_path: Path) -> None:
+    for number, run_ in enumerate(("one", "other")):
+        values = (scalar(f"tag_{tag:02}", tag + number) for tag in range(60))
+        write_segment(tmp_path / run_, event(1, *values))
+    done = run("diff", tmp_path / "one", tmp_path / "other")
+    assert "tag_49" in done.stdout
+    assert "tag_50" not in done.stdout
+    assert "  and 10 more curves (--json lists all)\n" in done.stdout
 
 
 def test_nothing_differs(three_runs: Path) -> None:
