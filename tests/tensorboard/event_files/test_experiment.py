@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tensorboard.plugins.hparams import metadata
 
+from rec_summary._pb.lineage_pb2 import EvaluationLineage
 from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.experiment import ExperimentFile
@@ -74,6 +75,16 @@ def test_hparams_of_event_files_has_the_metrics_that_matter(tmp_path: Path, jobs
     index, _ = record_pages(tmp_path / "records")
     served = RecordDataProvider(index, pages.provider)
     assert metrics_of(Pages(served, tmp_path)) == {"a": FEW, "deep/b": FEW}
+
+
+def test_metrics_are_described_where_all_of_them_are_shown(tmp_path: Path) -> None:
+    evaluated = lineage(evaluation_lineage=EvaluationLineage(metric='{"auc": 0.7}'))
+    losses = event(1, scalar("loss", 1))
+    write_segment(tmp_path / "records" / "a", losses, lineage(train_lineage=train()), evaluated)
+    export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    expected = {"a": ["auc", "recommender_best/auc", "loss"]}
+    assert metrics_of(event_file_pages(tmp_path / "logs")) == expected
+    assert metrics_of(record_pages(tmp_path / "records")[1]) == expected
 
 
 def test_a_later_export_describes_all_runs_that_are_there(tmp_path: Path) -> None:
