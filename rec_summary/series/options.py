@@ -339,10 +339,13 @@ def tags_named(name: str) -> str:
 
 
 def matching_runs(runs: Iterable[Run], pattern: str | None) -> list[Run]:
-    """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None."""
+    """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None.
+
+    A name matches itself, also if it has brackets, which are special in a pattern.
+    """
     if pattern is None:
         return list(runs)
-    return [run for run in runs if fnmatch.fnmatchcase(run.name, pattern)]
+    return [run for run in runs if pattern == run.name or fnmatch.fnmatchcase(run.name, pattern)]
 
 
 def places_apart(

@@ -23,6 +23,9 @@ def test_a_choice_that_leaves_something(source: Path) -> None:
     runs = find_runs(source)
     assert chosen_runs(runs, None) == runs
     assert [run.name for run in chosen_runs(runs, "d*m")] == ["deepfm"]
+    write_segment(source / "lr=0.1 [seed 1]", event(1, scalar("loss", 1)))
+    [bracketed] = chosen_runs(find_runs(source), "lr=0.1 [seed 1]")
+    assert bracketed.name == "lr=0.1 [seed 1]"
     check_tags(runs, None)
     check_tags(runs, "lo..")
 
