@@ -166,11 +166,13 @@ def check_output(path: str) -> str:
 
     Raises:
         ArgumentError: The suffix is none of `FORMATS`.
+        ImportError: matplotlib is not installed.
     """
     form = os.path.splitext(path)[1].lower().removeprefix(".")
     if form not in FORMATS:
         expected = f"a file name ending in one of {', '.join('.' + ending for ending in FORMATS)}"
         raise ArgumentError(three_part("the picture's name", path, expected))
+    required("matplotlib", "plot", "pictures")
     return form
 
 

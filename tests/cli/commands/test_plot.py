@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from rec_summary.tables.plot import Line, NothingToPlot, plot
-from tests.support.command import environment, flat, run
+from tests.support.command import environment, flat, python, run
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
 pytest.importorskip("matplotlib")
@@ -222,6 +222,15 @@ def test_times_beyond_the_calendar_are_drawn(tmp_path: Path) -> None:
     line = Line("r", "t", steps, np.array([-1e300, 1e300]), np.array([1.0, 2.0]))
     plot([line], str(tmp_path / "x.png"), x="time")
     assert (tmp_path / "x.png").stat().st_size > 1000
+
+
+def test_a_missing_package_is_reported_before_records_are_read(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; from rec_summary.cli import main; "
+        "sys.exit(main(['plot', *sys.argv[1:]]))"
+    )
+    done = python(code, tmp_path / "nothing", "-o", tmp_path / "loss.png")
+    assert "pip install 'rec_summary[pictures]'" in done.stderr
 
 
 def test_a_group_is_its_mean_in_a_band_and_other_runs_are_lines(tmp_path: Path) -> None:
