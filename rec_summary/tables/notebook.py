@@ -82,23 +82,25 @@ def overview_html(source: str, runs: Sequence[Run], selection: Selection) -> str
     small = sum(run.nbytes for run in runs) <= READ_BYTES
     for run in runs:
         run_rows = list(rows_of(run, report)) if small else [stated_row(run, report)]
-        series = series_of(run, selection, Report()) if small else []
+        is_shown = small and len(rows) < _MOST_ROWS
+        series = series_of(run, selection, Report()) if is_shown else []
         for row in run_rows:
             own = [curve for curve in series if curve.run == row["run"]]
             trends.append(next((curve for curve in own if curve.tag in _LOSS), (*own, None)[0]))
         rows += run_rows
-    names = [name for name in column_names(rows) if name not in DETAILS]
+    first = ["run", "status"]
+    names = [name for name in column_names(rows) if name not in (*first, *DETAILS)]
     cells = [
         [
-            *(_badge(run[name]) if name == "status" else _fact(name, run) for name in names),
-            "" if trend is None else _titled(trend),
+            *(run["run"], _badge(run["status"]), "" if trend is None else _titled(trend)),
+            *(_fact(name, run) for name in names),
         ]
         for run, trend in zip(rows, trends, strict=True)
     ]
     notes = [] if small else ["large records: `records.run(NAME)` shows the sparklines of one run"]
     count = f"{len(rows):,} run{'' if len(rows) == 1 else 's'}"
     title = _Html(f"<b>{count}</b> in {_html(source)}")
-    table = _table(cells, [*names, "trend"])
+    table = _table(cells, [*first, "trend", *names])
     return _block(title, table, _more(cells, "runs"), *notes, *_problem_notes(report))
 
 

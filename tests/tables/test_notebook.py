@@ -6,6 +6,7 @@ import json
 import math
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -84,6 +85,20 @@ def test_a_list_of_runs(source: Path) -> None:
     for words in ("2 runs", str(source), "<b>run</b>", "FAILED", "UNKNOWN", "0.25"):
         assert words in text
     assert "\x1b" not in text
+
+
+def test_the_curve_is_beside_the_status(source: Path) -> None:
+    page = rec_summary.load(source)._repr_html_()
+    assert page.index(">status<") < page.index(">trend<") < page.index(">optimizer<")
+
+
+def test_curves_are_read_of_runs_that_are_shown(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebook, "_MOST_ROWS", 1)
+    with mock.patch.object(notebook, "series_of", wraps=notebook.series_of) as reading:
+        assert "and 1 more runs" in rec_summary.load(source)._repr_html_()
+    assert reading.call_count == 1
 
 
 def test_one_run(source: Path) -> None:
