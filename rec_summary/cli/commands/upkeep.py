@@ -172,12 +172,12 @@ def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None
     if printing().as_json:
         print_json(reports)
         return
-    would = "would have " if dry_run else ""
+    would = "would shrink " if dry_run else ""
     for run in reports:
         for path, why in run.left:
             click.echo(f"{one_line(path)}: left as it is: {one_line(why)}", err=True)
-        done = _sizes(run) if run.replaced else f"nothing to do ({size_of(run.bytes_before)})"
-        say(f"{one_line(run.run)}: {would}{done}")
+        nothing = f"nothing to do ({size_of(run.bytes_before)})"
+        say(f"{one_line(run.run)}: {would + _sizes(run) if run.replaced else nothing}")
         for joined in run.replaced:
             line = f"  rank {joined.rank}: {count_of(len(joined.files), f'{joined.kind} file')}"
             steps = f", at most {joined.bucket_steps:,} steps in a bucket"
