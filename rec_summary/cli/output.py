@@ -173,8 +173,8 @@ def fitted_table(
     """Returns a table, and the names of the columns that do not fit.
 
     Long names are cut in the middle, and columns at the end are left out; numbers stay whole. The
-    names of the first column take more than half of the width only if it is free. If they would
-    look the same, they are not cut, but have several lines.
+    names of the first column stay whole if half of the width is enough for them; they take more
+    only if it is free. If they would look the same, they are not cut, but have several lines.
 
     Args:
         columns: The columns, the most important first.
@@ -192,7 +192,8 @@ def fitted_table(
         natural.append(max(content, cell_len(one_line(column.head))))
         size = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(cells, least)
         if not widths:
-            size = min(size, max(room - _PADDING if column.is_number else room // 2, 1))
+            most = max(room - _PADDING if column.is_number else room // 2, 1)
+            size = content if content <= most else min(size, most)
         size = min(natural[-1], size)
         if widths and size + _PADDING > room:
             break
@@ -264,7 +265,8 @@ def print_problems(problems: Sequence[object], count: int) -> None:
     for problem in printed:
         click.echo(f"  {one_line(str(problem))}", err=True)
     if count > len(printed):
-        click.echo(f"  and {count - len(printed):,} more", err=True)
+        how = "" if printing().verbose else " (-v lists them)"
+        click.echo(f"  and {count - len(printed):,} more{how}", err=True)
 
 
 @contextlib.contextmanager
@@ -295,7 +297,7 @@ def progress_shown(*, doing: str | None = None, counted: str | None = None) -> I
         *(TextColumn("{task.fields[rate]}"), Remaining()),
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", rate="")
+        task = bar.add_task("", total=None, rate="")
 
         def show(name: str, done: int, total: int) -> None:
             name = middle_cut(name, _LONGEST_NAME)

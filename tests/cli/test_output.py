@@ -120,6 +120,14 @@ def test_names_that_differ_in_their_middle_are_distinguished_beside_numbers(widt
     assert ["".join(cell[0] for cell in part) for part in (first, second)] == names
 
 
+def test_names_are_whole_if_half_of_the_width_is_enough() -> None:
+    names = [f"2022/team_{team}/trial_0210" for team in range(2)]
+    lines, left_out = drawn([Column("run", False, names), *[NUMBERS] * 6], 60)
+    assert [line.split()[0] for line in lines] == ["run", *names]
+    assert max(map(len, lines)) <= 60
+    assert left_out != []
+
+
 def test_a_wide_table_is_whole() -> None:
     lines, left_out = drawn([NAMES, NUMBERS, NUMBERS], 200)
     assert lines[1].split() == [NAMES.cells[0], "123456789", "123456789"]

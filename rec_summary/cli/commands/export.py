@@ -155,13 +155,14 @@ def export(
 
                 how |= {name: which[name] for name in ("tags", "ranks", "since", "until")}
                 report = export_tables(source, destination, form=form, **how)
+    # The summary comes last: a terminal still shows it.
+    print_problems(report.problems, report.problem_count)
     if printing().as_json:
         print_json({"source": source, "destination": destination, **vars(report)})
     elif not printing().quiet:
         _print_summary(report, source, destination)
         if form == "tensorboard":
             _print_first_screen(source, destination, runs, selection)
-    print_problems(report.problems, report.problem_count)
 
 
 def _check_combination(given: Mapping[str, Any]) -> None:
@@ -238,7 +239,7 @@ def _print_summary(report: ExportReport | TableReport, source: str, destination:
         count_of(report.wall_times_replaced, "record"),
     )
     for is_so, fact in (
-        (not records and not report.problems, "no new records since the last export"),
+        (not records, "no new records" + " since the last export" * (not report.problems)),
         (report.exported, f"exported: {counts_of(report.exported)}"),
         (report.unknown, f"not exported: {counts_of(report.unknown)}"),
         (report.left_out, f"left out by your options: {count_of(report.left_out, 'value')}"),

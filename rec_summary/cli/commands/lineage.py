@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,7 @@ from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, choose_runs
 from rec_summary.cli.output import (
     Column,
+    console,
     count_of,
     number_of,
     one_line,
@@ -23,6 +25,9 @@ from rec_summary.cli.output import (
     reading_progress,
     say,
 )
+
+if TYPE_CHECKING:
+    from rec_summary.tables.query import Filter
 
 EXAMPLES = """\b
 Examples:
@@ -78,6 +83,7 @@ def lineage(
     source: str,
     runs: str | None,
     since: str | None,
+    filters: Sequence[str],
     form: str,
     engine: str,
     jobs: int | None,
@@ -92,13 +98,17 @@ def lineage(
     """
     from rec_summary.series.options import chosen_engine
     from rec_summary.series.overview.rows import rows
+    from rec_summary.tables.query import parse_filter
 
     reader = chosen_engine(engine, jobs)
+    conditions = [parse_filter(text) for text in filters]
     chosen = choose_runs(source, runs)
     with reading_progress(chosen) as begin:
         report = begin(source)
         table = rows(chosen, report, since, reader)
-    answer = _query(table, **query)
+    answer = _query(table, conditions, **query)
+    # What was asked for comes last: a terminal still shows it.
+    print_problems(report.problems, report.problem_count)
     names = answer.known if answer.chosen is None else answer.chosen
     if form == "json" or printing().as_json:
         print_json([{name: row[name] for name in names if name in row} for row in answer.rows])
@@ -106,14 +116,13 @@ def lineage(
         _print_csv(names, answer.rows)
     else:
         _print_table(answer)
-    print_problems(report.problems, report.problem_count)
 
 
 def _query(
     table: Sequence[Mapping[str, Any]],
+    filters: Sequence[Filter],
     *,
     sort: str | None,
-    filters: Sequence[str],
     columns: str | None,
     limit: int | None,
 ) -> _Answer:
@@ -121,16 +130,16 @@ def _query(
     from rec_summary.errors import three_part
     from rec_summary.series.options import ArgumentError
     from rec_summary.series.overview.rows import column_names
-    from rec_summary.tables.query import column_of, parse_filter, sort_rows
+    from rec_summary.tables.query import column_of, sort_rows
 
     known = column_names(table)
-    conditions = [parse_filter(text) for text in filters]
-    conditions = [replace(test, name=column_of(test.name, known)) for test in conditions]
+    conditions = [replace(test, name=column_of(test.name, known)) for test in filters]
     rows = [row for row in table if all(condition.accepts(row) for condition in conditions)]
     if table and not rows:
         values = "; ".join(_values(table, test.name) for test in conditions)
         expected = f"conditions that a run meets; there are: {values}"
-        raise ArgumentError(three_part("the choice by filters", ", ".join(filters), expected))
+        given = ", ".join(f"{test.name}{test.operator}{test.value}" for test in filters)
+        raise ArgumentError(three_part("the choice by filters", given, expected))
     named = [condition.name for condition in conditions]
     if sort is not None:
         name = column_of(sort if sort in known else sort.removeprefix("-"), known)
@@ -173,7 +182,8 @@ def _print_table(answer: _Answer) -> None:
     short = short_names(answer.known)
     if hidden:
         parts = (f"{one_line(short[name])} {_cell(name, value)}" for name, value in hidden.items())
-        say("The same in all runs: " + ", ".join(parts))
+        same = "The same in all runs: " + ", ".join(parts)
+        say(textwrap.fill(same, console().size.width, break_long_words=False))
     columns = [
         Column(
             short[name] if answer.chosen is None else name,
@@ -212,4 +222,5 @@ def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     # A file gets the names as recorded; a terminal gets no control characters.
     text = one_line if sys.stdout.isatty() else str
     for values in (names, *([row.get(name) for name in names] for row in rows)):
-        sys.stdout.write(csv_line(text(x) if isinstance(x, str) else x for x in values))
+        line = csv_line(text(x) if isinstance(x, str) else x for x in values)
+        sys.stdout.write(line.removesuffix("\r\n") + "\n")  # for programs of a shell

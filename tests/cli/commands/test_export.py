@@ -53,6 +53,7 @@ def test_quiet_prints_problems_only(source: Path, logdir: Path) -> None:
     done = run("export", "-q", source, logdir)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("1 problem:\n  ")
+    assert "  no new records\n" in run("export", source, logdir).stdout
 
 
 def test_at_most_twenty_problems_are_printed(source: Path, logdir: Path) -> None:
@@ -65,7 +66,7 @@ def test_at_most_twenty_problems_are_printed(source: Path, logdir: Path) -> None
     assert lines[1] == "50 problems:"
     assert len(lines) == 1 + 1 + 20 + 1
     assert f"offset {len(broken) * 19}: the data's checksum is wrong; skipped" in lines[-2]
-    assert lines[-1] == "  and 30 more"
+    assert lines[-1] == "  and 30 more (-v lists them)"
 
 
 def test_problems_cannot_play_tricks_on_a_terminal(source: Path, logdir: Path) -> None:
@@ -178,7 +179,7 @@ def test_an_interruption_ends_it_at_once_without_a_word_too_much(
     rest = process.stderr.read()
     assert process.wait(60) == code
     assert "Traceback" not in rest
-    assert ("goes on from here" in rest) == (number == signal.SIGINT)
+    assert ("Interrupted." in rest) == (number == signal.SIGINT)
 
 
 def test_the_export_works_where_mindspore_cannot_be_imported(source: Path, logdir: Path) -> None:

@@ -6,12 +6,15 @@ import csv
 import io
 import json
 import re
+import subprocess
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 import pytest
 
-from tests.support.command import flat, run
+from tests.support.command import PROGRAM, flat, run
 from tests.support.record_dirs import custom, lineage, write_segment
+from tests.support.waiting import PATIENCE_SECS
 
 
 def table(text: str) -> list[list[str]]:
@@ -51,6 +54,28 @@ def test_a_run_without_the_only_column_has_a_row_of_csv(three_runs: Path) -> Non
     write_segment(three_runs / "run_3", lineage(user_defined_info=custom({"team": "search"})))
     done = run("lineage", three_runs, "--columns", "auc", "--format", "csv")
     assert list(csv.reader(io.StringIO(done.stdout))) == [["auc"], ["0.6"], ["0.7"], ["0.8"], [""]]
+
+
+def test_csv_on_standard_output_has_the_ends_of_lines_of_a_shell(three_runs: Path) -> None:
+    command = [*PROGRAM, "lineage", str(three_runs), "--columns", "run,auc", "--format", "csv"]
+    written = subprocess.run(command, capture_output=True, timeout=PATIENCE_SECS).stdout
+    assert written == b"run,auc\nrun_0,0.6\nrun_1,0.7\nrun_2,0.8\n"
+
+
+def test_problems_are_printed_before_the_table(three_runs: Path) -> None:
+    [path] = (three_runs / "run_1").glob("*_MS")
+    with open(path, "ab") as file:
+        file.write(b"half")
+    command = [*PROGRAM, "lineage", str(three_runs), "--limit", "2", "--columns", "run"]
+    both = subprocess.run(command, stdout=PIPE, stderr=STDOUT, text=True, timeout=PATIENCE_SECS)
+    lines = both.stdout.splitlines()
+    assert lines[0] == "1 problem:"
+    assert [line.strip() for line in lines[2:]] == ["run", "run_0", "run_1"]
+
+
+def test_a_mistake_in_a_filter_is_found_before_records_are_read(tmp_path: Path) -> None:
+    done = run("lineage", tmp_path / "nothing", "--filter", "auc<high")
+    assert "a number after the operator" in flat(done.stderr)
 
 
 @pytest.mark.parametrize(
