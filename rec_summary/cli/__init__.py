@@ -49,7 +49,7 @@ EXIT_CODES: Final = {
     "`watch --once`; or `diff` found a difference",
     2: "a mistake in the arguments; nothing was done",
     3: "`watch` or `diff` failed",
-    INTERRUPTED: "Ctrl-C before the end; doing the same again goes on from there",
+    INTERRUPTED: "Ctrl-C before the end",
     _TERMINATED: "SIGTERM before the end",
 }
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted; doing the same again goes on from here.", err=True)
+        click.echo("Interrupted. You can run the same command again.", err=True)
         return INTERRUPTED
     return code if isinstance(code, int) else 0
 
