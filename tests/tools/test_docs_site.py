@@ -26,6 +26,12 @@ def page(folder: Path, text: str) -> Path:
     return path
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("nav:\n  -")[2]
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in PAGES if path.parent != ROOT]
+    assert [name for name in pages if f": {name}\n" not in f"{navigation}\n"] == []
+
+
 def test_code_is_run_unless_its_mark_says_otherwise(tmp_path: Path) -> None:
     text = """
 ```bash

@@ -48,7 +48,9 @@ def _options(name: str, command: click.Command) -> dict[str, str]:
     context = click.Context(command, info_name=f"rec-summary {name}")
     options = (each for each in command.params if isinstance(each, click.Option))
     records = (each.get_help_record(context) for each in options)
-    return {record[0]: " ".join(record[1].split()) for record in records if record is not None}
+    found = dict(record for record in records if record is not None)
+    # `[default: 1] [x>=1]` would be a link of Markdown.
+    return {name: " ".join(words.split()).replace("] [", "; ") for name, words in found.items()}
 
 
 def _shared(commands: Iterable[dict[str, str]]) -> dict[str, str]:
