@@ -88,6 +88,10 @@ def test_of_other_kinds_values_at_even_distances_are_kept() -> None:
     assert (steps[0], steps[-1]) == (0, 999)
     assert 5 <= len(steps) <= 10
     assert max(b - a for a, b in itertools.pairwise(steps)) <= 300
+    for count in range(1, 40):
+        for step in range(count):
+            sampler.add(record(step, histo("w", [step])))
+        assert len(drained(sampler)) <= min(count, 10)
 
 
 def test_series_are_thinned_on_their_own_and_come_back_in_order() -> None:
@@ -107,10 +111,12 @@ def test_what_a_restart_supersedes_is_forgotten() -> None:
     for step in [*range(100), *range(50, 60)]:
         if step == 50 and sampler:
             sampler.restart(Restart(50, record(50)))
-        sampler.add(record(step, scalar("loss", step)))
-    steps = [step for step, _ in drained(sampler)]
-    assert steps == sorted(set(steps))
-    assert (steps[0], steps[-1]) == (0, 59)
+        sampler.add(record(step, scalar("loss", step), histo("w", [step])))
+    found = drained(sampler)
+    for tag in ("loss", "w"):
+        steps = [step for step, value in found if value.tag == tag]
+        assert steps == sorted(set(steps))
+        assert (steps[0], steps[-1]) == (0, 59)
 
 
 def test_a_restart_supersedes_all_kinds_but_not_what_came_before_it_was_recognised() -> None:
@@ -123,7 +129,8 @@ def test_a_restart_supersedes_all_kinds_but_not_what_came_before_it_was_recognis
         (4, "late"),
     ]
     sampler.add(record(5, histo("w", [5])))
-    sampler.restart(Restart(2, record(2)))
+    for _ in range(2):
+        sampler.restart(Restart(2, record(2)))
     sampler.add(record(2, histo("w", [2])))
     assert [(step, value.tag) for step, value in drained(sampler)] == [(2, "w")]
 

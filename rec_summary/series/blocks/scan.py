@@ -295,7 +295,7 @@ class _Scan:
             return np.zeros(len(changes), np.bool_)
         stretches = np.cumsum(changes)  # of records of one step
         keys = np.sort(stretches[table.rows] * len(table.series) + table.codes)
-        again = keys[1:][keys[1:] == keys[:-1]] // max(len(table.series), 1)
+        again = keys[1:][keys[1:] == keys[:-1]] // len(table.series)
         return np.isin(stretches, again)
 
     def _take_length(self, records: Integers, size: int) -> None:

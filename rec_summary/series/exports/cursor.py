@@ -27,7 +27,7 @@ State = TypeVar("State", bound=Struct)
 
 def encode(state: Struct) -> bytes:
     """Returns a state as JSON in ASCII: names of files need not be Unicode."""
-    builtins = to_builtins(state, str_keys=True, enc_hook=_encode_message)
+    builtins = to_builtins(state, enc_hook=_encode_message)
     return json.dumps(builtins).encode("ascii")
 
 

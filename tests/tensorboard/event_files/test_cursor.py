@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,8 +88,14 @@ def test_a_cursor_is_of_one_run() -> None:
     assert decode(encode(cursor()), "group/run") is None
 
 
-def test_a_removed_cursor_is_gone(logdir: LogDir) -> None:
+def test_a_removed_cursor_is_gone(
+    logdir: LogDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no other file, such as one in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / CURSOR_NAME).touch()
     remove_cursor(logdir, "run")
+    assert (tmp_path / CURSOR_NAME).exists()
     save_cursor(logdir, "run", cursor("run"))
     remove_cursor(logdir, "run")
     assert load_cursor(logdir, "run") is None
@@ -101,6 +108,13 @@ def test_what_is_no_cursor_of_ours_is_not_used(logdir: LogDir, tmp_path: Path, d
     save_cursor(logdir, "run", cursor("run"))
     (tmp_path / "run" / CURSOR_NAME).write_bytes(data)
     assert load_cursor(logdir, "run") is None
+
+
+@pytest.mark.parametrize("message", [b'"!"', b'"/w=="', b"5"])
+def test_a_cursor_with_a_message_that_is_none_is_not_used(message: bytes) -> None:
+    data, count = re.subn(rb'"train": "[^"]*"', b'"train": ' + message, encode(cursor()))
+    assert count == 1
+    assert decode(data, RUN) is None
 
 
 def test_links_are_neither_read_nor_written_through(logdir: LogDir, tmp_path: Path) -> None:

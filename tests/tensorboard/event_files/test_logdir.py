@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -73,12 +74,14 @@ def test_other_files_and_our_own_are_no_obstacle(tmp_path: Path) -> None:
     assert files(tmp_path) == {"run/notes.txt": b"x", f"run/{event_file_name(1)}": b""}
 
 
-def test_only_our_file_is_removed(tmp_path: Path) -> None:
+def test_only_our_file_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
     run.mkdir()
     (run / "notes.txt").write_text("x")
     (run / event_file_name(5)).write_bytes(b"")
     with LogDir(str(tmp_path)) as logdir:
+        assert logdir.remove("missing/run") is False
         assert logdir.remove("run") is True
         assert logdir.remove("run") is False
         assert logdir.remove("missing") is False
@@ -111,6 +114,14 @@ def test_the_current_directory_does_not_stand_in_for_one_that_is_missing(
     assert len(list(here.iterdir())) == 3
 
 
+def test_directories_that_were_made_for_nothing_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "group").mkdir()
+    with LogDir(str(tmp_path)) as logdir:
+        with pytest.raises(DestinationError, match="No space left"), logdir.made("group/a/b"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        assert list((tmp_path / "group").iterdir()) == []
+
+
 def test_links_in_the_log_directory_are_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "deep").mkdir(parents=True)
@@ -119,7 +130,7 @@ def test_links_in_the_log_directory_are_not_followed(tmp_path: Path) -> None:
     (logs / "run").symlink_to(outside)
     (logs / "group").symlink_to(outside)
     with LogDir(str(logs)) as logdir:
-        for run in ("run", "group/deep"):
+        for run in ("run", "group/deep", "../outside"):
             with pytest.raises(DestinationError, match="the run directory"):
                 logdir.check(run)
             with pytest.raises(DestinationError, match="the run directory"):
@@ -251,7 +262,7 @@ def test_a_file_in_the_place_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "run").write_bytes(b"theirs")
     with LogDir(str(tmp_path)) as logdir:
         for action in (logdir.check, logdir.remove, lambda run: put(logdir, run, b"")):
-            with pytest.raises(DestinationError, match="Not a directory"):
+            with pytest.raises(DestinationError, match=rf"{tmp_path}/run.*Not a directory"):
                 action("run")
     assert files(tmp_path) == {"run": b"theirs"}
 
