@@ -169,7 +169,8 @@ def sparkline(series: ScalarSeries) -> _Html:
         return _Html()
     return _Html(
         f'<svg width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        'fill="none" stroke="#1565c0" stroke-width="1.5" stroke-linecap="round" role="img">'
+        'fill="none" stroke="#1565c0" stroke-width="1.5" stroke-linecap="round" role="img" '
+        'style="vertical-align:middle">'
         f"{''.join(lines)}</svg>"
     )
 

@@ -167,7 +167,8 @@ def _print_table(answer: _Answer) -> None:
         metrics.sort(key=lambda name: (name.startswith(BEST_STEP), name.startswith(BEST)))
         # When the last record came matters while a run goes on.
         running = LAST_RECORD if any(row["status"] == "RUNNING" for row in rows) else "status"
-        first = ["run", "status", running, *answer.named, "loss", "step", *metrics[:_FIRST_METRICS]]
+        telling = [name for name in metrics if not _repeats_last(name, rows)]
+        first = ["run", "status", running, *answer.named, "loss", "step", *telling[:_FIRST_METRICS]]
         others = [name for name in answer.known if name not in (*metrics, LAST_RECORD, *DETAILS)]
         order = dict.fromkeys((*first, *others, *metrics, LAST_RECORD))
         names = [name for name in order if name in answer.known]
@@ -182,8 +183,7 @@ def _print_table(answer: _Answer) -> None:
     short = short_names(answer.known)
     if hidden:
         parts = (f"{one_line(short[name])} {_cell(name, value)}" for name, value in hidden.items())
-        same = "The same in all runs: " + ", ".join(parts)
-        say(textwrap.fill(same, console().size.width, break_long_words=False))
+        _say_folded("The same in all runs: " + ", ".join(parts))
     columns = [
         Column(
             short[name] if answer.chosen is None else name,
@@ -196,10 +196,22 @@ def _print_table(answer: _Answer) -> None:
     left_out = print_table(columns, piped=None if answer.chosen else _PIPED)
     if left_out:
         count = count_of(len(left_out), "more column")
-        say(f"{count} (--wide shows all, --columns some): {_listed(left_out)}")
+        _say_folded(f"{count} (--wide shows all, --columns some): {_listed(left_out)}")
     for row in rows:
         if "silent_since" in row:
             say(f"{one_line(row['run'])}: no sign of life since {utc(row['silent_since'])}")
+
+
+def _repeats_last(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column has the best values of a metric, which are the last ones in all rows."""
+    from rec_summary.series.overview.rows import BEST
+
+    last = name.removeprefix(BEST)
+    return last != name and all(repr(row.get(name)) == repr(row.get(last)) for row in rows)
+
+
+def _say_folded(text: str) -> None:
+    say(textwrap.fill(text, console().size.width, break_long_words=False))
 
 
 def _listed(names: Sequence[str]) -> str:
