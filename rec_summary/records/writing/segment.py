@@ -97,16 +97,28 @@ class SegmentWriter:
         try:
             while done < len(data):
                 done += os.write(self._fd, data[done:])
-        except OSError:
-            if done:
-                # A part of a record would make the next records unreadable.
-                self._torn = True
-                with contextlib.suppress(OSError):
-                    self._cut_back()
+        except OSError as error:
+            error.filename = self.path  # an operator sees which disk is full
             raise
-        self.bytes_written += done
-        self._pending.clear()
-        self._pending_bytes = 0
+        finally:
+            self._take_off(done)
+
+    def _take_off(self, done: int) -> None:
+        """Takes note that so many bytes are in the file: of complete records, or of a part more."""
+        whole = count = 0
+        for record in self._pending:
+            if whole + len(record) > done:
+                break
+            whole += len(record)
+            count += 1
+        del self._pending[:count]
+        self._pending_bytes -= whole
+        self.bytes_written += whole
+        if whole < done:
+            # A part of a record would make the next records unreadable.
+            self._torn = True
+            with contextlib.suppress(OSError):
+                self._cut_back()
 
     def _cut_back(self) -> None:
         os.ftruncate(self._fd, self.bytes_written)

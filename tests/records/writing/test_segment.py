@@ -77,15 +77,41 @@ def test_a_full_disk_leaves_whole_records_and_goes_on_when_there_is_room(small_d
             writer.write(payload)
             writer.flush()
         except OSError as error:
-            failures.append(error.errno)
+            failures.append((error.errno, error.filename))
     assert len(failures) > 5
-    assert set(failures) == {errno.ENOSPC}
+    assert set(failures) == {(errno.ENOSPC, writer.path)}  # an operator sees which disk is full
     survivors = read_all(small_disk / "s")  # raises if a torn record were there
     assert survivors == payloads[: len(survivors)]
     assert (small_disk / "s").stat().st_size == writer.bytes_written
     ballast.unlink()
     writer.close()
     assert read_all(small_disk / "s") == payloads
+
+
+def test_with_too_little_room_for_all_records_the_first_ones_are_written(small_disk):
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 200_000)
+    writer = SegmentWriter(str(small_disk / "s"))
+    payloads = [bytes([n]) * 1000 for n in range(200)]
+    for payload in payloads[:60]:
+        writer.write(payload)
+    with contextlib.suppress(OSError):
+        for payload in payloads[60:]:
+            writer.write(payload)
+    with pytest.raises(OSError, match="No space left"):
+        writer.flush()
+    size = writer.bytes_written
+    written = read_all(small_disk / "s")  # raises if a torn record were there
+    assert len(written) > 5
+    assert written == payloads[: len(written)]
+    with pytest.raises(OSError, match="No space left"):
+        writer.flush()
+    assert writer.bytes_written >= size  # a reader never sees values that go again
+    ballast.unlink()
+    writer.close()
+    read = read_all(small_disk / "s")
+    assert len(read) > len(written)
+    assert read == payloads[: len(read)]
 
 
 def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_them_all(tmp_path, monkeypatch):
