@@ -77,7 +77,9 @@ class Exposition:
 
         now, values = time.time(), self._values
         with values.lock:
-            runs, firing = [*values.runs.items()], values.firing
+            # A run that is half read would look stalled: its last record seems to be an old one.
+            runs = [*values.runs.items()] if values.polled else []
+            firing = values.firing
             for name, run in runs:
                 self._add_series(add, name, run)
             add("read_problems", (), values.problems)

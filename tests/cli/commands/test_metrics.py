@@ -27,11 +27,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.alerts import prometheus
-from rec_summary.alerts.last_values import LastValues
+from rec_summary.alerts.last_values import LastValues, WatchReport
+from rec_summary.alerts.watching import RunReader
 from rec_summary.compaction.directory import compact
+from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.options import ExportOptions, Selection
+from rec_summary.series.report import Report
 from tests.support import command
 from tests.support.ports import unused_port
 from tests.support.record_dirs import scalar
@@ -122,6 +125,19 @@ def test_the_last_values_and_the_state_of_runs(tmp_path: Path) -> None:
     only = once(tmp_path, "--tags", "auc", "--rule", "*auc* > 0.7")
     assert [key for key in only if key[0] == "value"] == [("value", *auc)]
     assert only["alert_firing", "rank=0", "rule=*auc* > 0.7", "run=a", auc[2]] == 1
+
+
+def test_runs_are_shown_when_all_that_is_there_was_read(tmp_path: Path) -> None:
+    # A half-read run looks stalled: its last record seems to be an old one.
+    training = Writing(tmp_path / "run")
+    training.values(1, loss=0.5)
+    [run] = find_runs(tmp_path)
+    values = LastValues(Selection(ExportOptions()))
+    for news in RunReader(Selection(ExportOptions()), Report()).read(run):
+        values.take("run", run, news)
+    assert ("last_step", "rank=0", "run=run") not in samples(prometheus.text_of(values).decode())
+    values.done(WatchReport((), (), 1, 0))
+    assert samples(prometheus.text_of(values).decode())["last_step", "rank=0", "run=run"] == 1
 
 
 def test_a_landscape_computed_afterwards_is_not_the_last_step(tmp_path: Path) -> None:
@@ -302,7 +318,7 @@ def test_a_real_prometheus_scrapes_it_and_an_alert_fires(
         pytest.skip("Prometheus is not installed (apt-get install prometheus)")
     source, url = served
     training = Writing(source)
-    training.state("RUNNING", rank_size=1)
+    training.state("RUNNING", rank_size=1, troubles={"write": 1})
     training.values(1, loss=0.5)
     config = (MONITORING / "prometheus.yml").read_text().replace("5s", "1s")
     config = config.replace("127.0.0.1:9464", urllib.parse.urlsplit(url).netloc)
