@@ -273,7 +273,8 @@ def print_problems(problems: Sequence[object], count: int) -> None:
 def progress_shown(*, doing: str | None = None, counted: str | None = None) -> Iterator[Progress]:
     """Gives a function that shows progress: as a bar on a terminal, else a line for each tenth.
 
-    Standard error gets both. There are no lines beside JSON: it is for a program.
+    Standard error gets both. There are no lines beside JSON: it is for a program. With a total of
+    0, what is counted has no end, and there is a line for each doubling.
 
     Args:
         doing: What a line says when a name begins, in bytes; None for no such lines.
@@ -301,7 +302,7 @@ def progress_shown(*, doing: str | None = None, counted: str | None = None) -> I
 
         def show(name: str, done: int, total: int) -> None:
             name = middle_cut(name, _LONGEST_NAME)
-            bar.update(task, description=name, completed=done, total=total)
+            bar.update(task, description=name, completed=done, total=total or None)
             speed = bar.tasks[0].speed
             if speed:
                 rate = f"{speed:.3g} {counted}" if counted else size_of(speed)
@@ -316,12 +317,13 @@ def _in_lines(doing: str | None, counted: str | None) -> Progress:
 
     def show(name: str, done: int, total: int) -> None:
         nonlocal printed, tenth
-        reached = done * 10 // max(total, 1)
+        reached = done * 10 // total if total else done.bit_length()
         if reached == tenth or (doing and name == printed):
             return
         printed, tenth = name, reached
         if counted:
-            text = f"{one_line(name)}: {done:,} of {total:,} {counted}"
+            end = f" of {total:,}" if total else ""
+            text = f"{one_line(name)}: {done:,}{end} {counted}"
         else:
             text = f"{doing} {one_line(name)} ({size_of(done)} of {size_of(total)} read)"
         click.echo(text, err=True)

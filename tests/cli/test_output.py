@@ -75,6 +75,16 @@ def test_a_line_for_each_tenth_of_what_is_counted(capsys: pytest.CaptureFixture[
     assert len(lines) == 11
 
 
+def test_lines_of_what_has_no_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_shown(counted="steps") as show:
+        for step in range(1, 1200):
+            show("loss 0.5", step, 0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "loss 0.5: 1 steps"
+    assert lines[-1] == "loss 0.5: 1,024 steps"
+    assert len(lines) == 11
+
+
 def test_no_lines_if_quiet_or_json_or_only_for_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

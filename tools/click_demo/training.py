@@ -67,8 +67,7 @@ class Meter(Callback):
         self.steps += 1
         previous = loss if self.loss is None else self.loss
         self.loss = previous + (loss - previous) / self.window
-        all_steps = self.steps if self._most_steps is None else self._most_steps
-        self._show(f"loss {self.loss:.4f}", self.steps, all_steps)
+        self._show(f"loss {self.loss:.4f}", self.steps, self._most_steps or 0)
 
     def on_train_step_end(self, run_context: Any) -> None:
         """Counts the step, and stops after the last one."""

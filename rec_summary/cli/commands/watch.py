@@ -131,8 +131,9 @@ def watch(
                 deliver(news)
                 continue
             if report is None and not printing().quiet:
+                records = "new record" if beginning is None else "record"
                 for rule in news.unmatched if news.runs else ():
-                    _complain(f"no record matches the rule {rule.title} yet")
+                    _complain(f"no {records} matches the rule {rule.title} yet")
             retry()
             report = news
         if once and stop.is_set():
