@@ -156,19 +156,9 @@ class Distribution(State):
     def _restored(cls, arrays: Stored) -> Distribution:
         edges = arrays.take("edges", np.float64, (None,))
         buckets = arrays.integer("buckets", 0, _MOST_BUCKETS)
-        if "counts" in arrays and arrays["counts"].dtype == np.int64:
-            # Of an earlier version, which knew neither categories nor weights.
-            new = cls(edges, buckets)
-            new.take_counts(arrays.sums("counts", np.int64, new.counts.shape))
-            return new
         new = cls(edges, buckets, arrays.take("categories", np.int64, (None,)))
         new._take_contents(arrays)
         return new
-
-    def take_counts(self, counts: npt.NDArray[Any]) -> None:
-        """Takes counts of values without weights."""
-        self.counts = counts.astype(np.float64)
-        self.squares = np.array([self.counts[:-1].sum()])
 
 
 def _squares(weights: Counts | None, present: npt.NDArray[np.bool_]) -> float:

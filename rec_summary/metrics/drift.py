@@ -135,13 +135,8 @@ class Drift(State):
     def _restored(cls, arrays: Stored) -> Drift:
         new = cls(reference_from_arrays(arrays))
         for name, bins in new.reference.items():
-            key = f"window.{name}"
-            if key in arrays and arrays[key].dtype == np.int64:  # of an earlier version
-                counts = arrays.sums(key, np.int64, bins.counts.shape)
-                new.window[name].take_counts(counts)
-            else:
-                sums = arrays.sums(key, np.float64, (bins.counts.size + 1,))
-                new.window[name].counts, new.window[name].squares = sums[:-1], sums[-1:]
+            sums = arrays.sums(f"window.{name}", np.float64, (bins.counts.size + 1,))
+            new.window[name].counts, new.window[name].squares = sums[:-1], sums[-1:]
         return new
 
     def _add(self, other: Drift) -> None:

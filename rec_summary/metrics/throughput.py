@@ -163,12 +163,7 @@ class Throughput(State):
         if new._waited > new._nanoseconds or new._future > new._lags.count:
             expected = "parts of at most the whole"
             raise ValueError(three_part("The array 'sums' of a state", sums, expected))
-        events = arrays.take("events", np.float64, (None,), finite=False).tolist()
-        if len(events) == 2:  # an earlier version did not store the time of the latest step
-            events.append(-math.inf)
-        if len(events) != 3:
-            raise ValueError(three_part("The array 'events' of a state", events, "three times"))
-        first, last, now = events
+        first, last, now = arrays.take("events", np.float64, (3,), finite=False).tolist()
         none = (first, last) == (math.inf, -math.inf)
         if none != (new._lags.count == 0) or not (none or first <= last):
             what = "The array 'events' of a state"

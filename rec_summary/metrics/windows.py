@@ -248,29 +248,6 @@ class LastExamples(Window[StateT]):
         super().__init__(empty, -(-examples // buckets), buckets)
         self._waiting: list[tuple[int, int, Any]] = []  # positions in the stream, sizes, parts
 
-    def taken_over(self, other: Self) -> Self:
-        """Returns a stored window of as many examples as one with the number of buckets of this.
-
-        Earlier versions had fewer buckets for users. Each goes on as the bucket of its beginning,
-        so that it does not stay longer than it would have.
-
-        Raises:
-            ValueError: The windows are of different states or sizes.
-        """
-        other._count_waiting()
-        new = self.copy()
-        new._empty.check_mergeable(other._empty)
-        stored, examples = (window._bucket_size * window._bucket_count for window in (other, self))
-        # Rounded up to a multiple of the number of buckets, they differ by less than this.
-        if abs(stored - examples) >= max(other._bucket_count, self._bucket_count):
-            raise ValueError(three_part("The examples of a window", stored, f"about {examples}"))
-        new.seen = other.seen
-        new._buckets, new._waiting = {}, []
-        for number, state in other._buckets.items():
-            join(new._buckets, {number * other._bucket_size // self._bucket_size: state})
-        new._forget()
-        return new
-
     @staticmethod
     def _arguments(size: int, count: int) -> tuple[int, ...]:
         return (size * count, count)

@@ -222,19 +222,6 @@ def test_drift_heeds_weights() -> None:
     )
 
 
-def test_a_state_of_an_earlier_version() -> None:
-    arrays = {
-        "columns": np.array(["country"]),
-        "reference.0.edges": np.zeros(0),
-        "reference.0.buckets": np.array(2),
-        "reference.0.counts": np.array([4, 6, 0]),
-        "window.country": np.array([7, 1, 0]),
-    }
-    found = Drift.from_arrays(arrays)
-    found.add({"country": [3]})
-    assert found.report()["country"].count == 9
-
-
 def test_a_reference_goes_on_after_a_restart() -> None:
     whole, broken = ReferenceBuilder(1000), ReferenceBuilder(1000)
     for seed in range(3):

@@ -1,4 +1,4 @@
-"""The format of stored states: a run must continue from files that earlier versions wrote."""
+"""The format of stored states: a run must continue from files that other processes wrote."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from rec_summary.metrics import report, windows  # noqa: F401  (they register all states)
 from rec_summary.metrics.state import _kinds, kind_of, restore
 from rec_summary.metrics.tables import seen  # noqa: F401
-from tests.support.metric_states import EARLIER_SCORES, STORED, nested
+from tests.support.metric_states import STORED
 
 
 @pytest.fixture(params=STORED)
@@ -63,18 +63,3 @@ def test_restored_states_have_the_values_of_their_arrays():
     drift = states["drift"].report()
     assert drift["label"].missing_share == 0.4
     assert drift["country"].count == 7
-
-
-def test_earlier_versions_stored_sums_by_bin_of_the_score():
-    kind, arrays = STORED["click quality"]
-    of_all = {name: each for name, each in arrays.items() if name != "loss.scores.units"}
-    earlier = {**of_all, **nested("scores", EARLIER_SCORES)}
-    state = restore(kind, earlier)
-    assert state.loss.calibration() == 1.25 / 4
-    assert state.order.positives.tolist() == [0.0, 2.0, 0.5]
-    first = restore(kind, {k: each for k, each in earlier.items() if not k.startswith("order.")})
-    assert first.order.positives.tolist() == [0.0, 2.0, 0.5]
-    assert first.order.auc().value == 1.0
-    for name in ("bins", "positives", "negatives", "score_sums"):
-        with pytest.raises(ValueError, match="is invalid"):
-            restore(kind, {**earlier, f"scores.{name}": np.array(-1.0)})

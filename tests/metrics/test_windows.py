@@ -222,63 +222,6 @@ def test_windows_over_users(stream):
     assert states_equal(window.total(), last)
 
 
-@pytest.mark.parametrize("seen", [10, 1700, 2390, 5000])
-def test_a_window_of_fewer_buckets_is_taken_over(seen):
-    """The buckets of earlier versions go on as larger ones, and are dropped as early."""
-    old = LastExamples(LogLoss(), 1600, buckets=4)
-    old.update(np.full(seen, 0.1), np.zeros(seen))
-    empty = LastExamples(LogLoss(), 1600)
-    window = empty.taken_over(LastExamples.from_arrays(old.arrays()))
-    assert states_equal(window.total(), old.total())
-    assert empty.seen == 0
-    window = LastExamples.from_arrays(window.arrays())
-    kept = _others(old.total())
-    for _ in range(400):
-        window.update(np.full(4, 0.9), np.ones(4))
-        old.update(np.full(4, 0.9), np.ones(4))
-        total = window.total()
-        assert _others(old.total()) <= _others(total) <= kept
-        assert total.weight <= 1600
-    window.update(np.full(400, 0.9), np.ones(400))
-    new = LastExamples(LogLoss(), 1600)
-    new.update(np.full(window.seen, 0.9), np.ones(window.seen))
-    assert states_equal(window, new)
-
-
-def test_a_window_of_more_buckets_is_taken_over(stream):
-    old = LastExamples(LogLoss(), 1600)
-    old.update(*(column[:1710] for column in stream))
-    window = LastExamples(LogLoss(), 1600, buckets=4).taken_over(old)
-    window = LastExamples.from_arrays(window.arrays())
-    assert window.seen == 1710
-    last = LogLoss()
-    last.update(*(column[400:1710] for column in stream))
-    assert states_equal(window.total(), last)
-
-
-def test_a_window_of_rounded_size_is_taken_over():
-    """For 1,601 examples there are 4 buckets of 401, or 16 of 101, which begin elsewhere."""
-    old = LastExamples(LogLoss(), 1601, buckets=4)
-    old.update(np.full(9999, 0.1), np.zeros(9999))
-    window = LastExamples(LogLoss(), 1601).taken_over(old)
-    assert window.seen == 9999
-    assert 1200 <= _others(window.total()) <= _others(old.total())
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        LastExamples(LogLoss(1e-3), 1600, buckets=4),
-        LastExamples(LogLoss(), 1500, buckets=4),
-        LastExamples(LogLoss(), 1700, buckets=4),
-        LastExamples(LogLoss(), 1616),
-    ],
-)
-def test_other_windows_are_not_taken_over(other):
-    with pytest.raises(ValueError, match="is invalid"):
-        LastExamples(LogLoss(), 1600).taken_over(other)
-
-
 def test_windows_of_windows():
     """A window is a state, so it can be stored as one."""
     inner = LastExamples(LogLoss(), 100, buckets=4)

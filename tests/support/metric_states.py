@@ -48,13 +48,6 @@ def _filled(size: int, values: dict[int, Any], dtype: Any = np.float64) -> np.nd
     return array
 
 
-EARLIER_SCORES: Arrays = {
-    "bins": _int(64),
-    "positives": _filled(64, {40: 2.0, 63: 0.5}),
-    "negatives": _filled(64, {3: 7.0}),
-    "score_sums": _filled(64, {3: 0.0, 40: 0.75, 63: 0.5}),
-    "refused": _ints(1, 0, 0, 2),
-}
 _ORDER: Arrays = {
     "cells": _int(128),
     "seen": _int(3),

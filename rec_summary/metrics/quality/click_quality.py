@@ -8,11 +8,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import Clicks, Labels, clean
 from rec_summary.metrics.quality.log_loss import LogLoss, LossSums, loss_sums
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
-from rec_summary.metrics.state import Array, Floats, Scalable, Stored, nested, register
+from rec_summary.metrics.state import Array, Floats, Scalable, Stored, register
 
 _CELLS: Final = 2  # of the order, for each bin
 _RATE: Final = "negative_rate"
@@ -138,8 +137,6 @@ class ClickQuality(Scalable):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ClickQuality:
-        if scores := arrays.part("scores"):
-            _take_bins(arrays, scores)
         rate = float(arrays.take(_RATE, np.float64)) if _RATE in arrays else 1.0
         precisions = (
             arrays.take(_PRECISIONS, np.float64, (None,)).tolist() if _PRECISIONS in arrays else ()
@@ -147,16 +144,3 @@ class ClickQuality(Scalable):
         state = cls(negative_rate=rate, precisions=precisions)
         state._take_contents(arrays)
         return state
-
-
-def _take_bins(arrays: Stored, scores: Stored) -> None:
-    """Replaces the sums by bin of the score, which earlier versions stored."""
-    bins = scores.integer("bins", 64, 1 << 16)
-    names = ("negatives", "positives", "score_sums")
-    *weights, sums = (scores.sums(name, np.float64, (bins,)) for name in names)
-    total = ExactSum()
-    total.add(sums)
-    arrays.update(nested("loss.scores", total.arrays()))
-    if not arrays.part("order"):
-        order = ScoreOrder.from_bins(np.stack(weights), _CELLS * bins)
-        arrays.update(nested("order", order.arrays()))

@@ -31,7 +31,6 @@ from rec_summary.metrics.quality.score_cells import (
     ONE,
     Codes,
     around,
-    bin_edges,
     joints_of,
     keys_of,
     levels_of,
@@ -50,7 +49,7 @@ from rec_summary.metrics.state import (
     to_array,
 )
 
-_SHIFT = np.uint64(10)  # of a hash; earlier versions had the bin of the score in the lowest bits
+_SHIFT = np.uint64(10)  # of a hash
 _ALL = 1 << 54  # a limit above every hash
 _WEIGHTS = ("negatives", "positives")
 
@@ -266,8 +265,6 @@ class UserScores(HashSample, Scalable):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> UserScores:
-        if "bins" in arrays:
-            arrays = _without_bins(arrays)
         state = cls(*(arrays.integer(name) for name in cls._settings))
         state._take_contents(arrays)
         state._limit = arrays.integer("limit", 0, _ALL)
@@ -283,20 +280,6 @@ class UserScores(HashSample, Scalable):
         state._pending = [UserBatch(users, codes, np.stack(weights))]
         state._compact()
         return state
-
-
-def _without_bins(arrays: Stored) -> Stored:
-    """Returns the arrays of a state of earlier versions as those of this one."""
-    bins = arrays.integer("bins", 64, 1024)
-    keys = arrays.take("keys", np.uint64, (None,))
-    places = (keys & ((ONE << _SHIFT) - ONE)).astype(np.intp)
-    if (places >= bins).any():
-        raise ValueError(three_part("keys", keys, f"bins of scores below {bins}"))
-    edges = bin_edges(bins)
-    middles = 0.5 * (edges[places] + edges[places + 1])
-    per_user = np.array(min(256, arrays.integer("cells", 32) // 2), np.int64)
-    codes = keys_of(middles) << ONE | ONE
-    return Stored({**arrays, "per_user": per_user, "users": keys >> _SHIFT, "codes": codes})
 
 
 def _mean_auc(sample: UserBatch, rate: float, weigh_by: str) -> GroupedAuc:

@@ -44,22 +44,6 @@ def scores_of(keys: Keys) -> Floats:
     return np.where(above, 1.0 - small, small)
 
 
-def bin_edges(bins: int) -> Floats:
-    """Returns the edges of the bins in which earlier versions stored scores, shape (bins + 1,).
-
-    Each octave of the score has equally wide bins: 22 octaves below one half and, mirrored, 10
-    octaves of 1 - score above it.
-
-    Args:
-        bins: A power of two, at least 32.
-    """
-    steps = np.arange(1.0, 2.0, 32 / bins)
-    octaves = (np.ldexp(1.0, np.arange(lowest, -1)) for lowest in (-23, -11))
-    low, high = (np.outer(powers, steps).ravel() for powers in octaves)
-    low[0] = 0.0
-    return np.concatenate([low, 1.0 - np.append(high[1:], 0.5)[::-1], [1.0]])
-
-
 def widths_of(codes: Codes) -> Codes:
     """Returns two to the power of the level of each cell."""
     return codes & (~codes + ONE)

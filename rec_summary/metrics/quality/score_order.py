@@ -31,7 +31,6 @@ from rec_summary.metrics.quality.score_cells import (
     Codes,
     Keys,
     around,
-    bin_edges,
     highest_bits,
     keys_of,
     row_sums,
@@ -279,24 +278,6 @@ class ScoreOrder(Scalable):
             raise ValueError(three_part("codes", codes, "rising codes of cells"))
         state._codes = codes
         state._weights = np.stack([arrays.sums(name, np.float64, codes.shape) for name in _WEIGHTS])
-        return state
-
-    @classmethod
-    def from_bins(cls, weights: Floats, cells: int) -> ScoreOrder:
-        """Returns a state of what the first versions stored, the weights by bin.
-
-        The bound of the error does not hold for scores below 2**-23 and above 1 - 2**-11, which all
-        share a bin there.
-
-        Args:
-            weights: Those of non-clicks and of clicks between the `bin_edges`, (2, bins).
-            cells: As the attribute.
-        """
-        state, bins = cls(cells), weights.shape[1]
-        used = np.flatnonzero(weights.any(axis=0))
-        middle = np.uint64(1 << 58 - bins.bit_length())
-        codes = (keys_of(bin_edges(bins)[used]) << ONE) + middle
-        state._merged.append((codes, weights[:, used]))
         return state
 
     def _add(self, other: ScoreOrder) -> None:

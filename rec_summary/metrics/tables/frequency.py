@@ -265,12 +265,7 @@ class IdFrequency(State):
         )
         # Checked before the state is made: a damaged size must not allocate memory.
         counters = arrays.sums("counters", np.int64, _shape(options))
-        totals = arrays.sums("totals", np.int64, (None,)).tolist()
-        if len(totals) == 4:  # an earlier version did not store the sampler
-            totals += [0, 0]
-        if len(totals) != 6:
-            what = "The array 'totals' of a state"
-            raise ValueError(three_part(what, totals, "six numbers"))
+        totals = arrays.sums("totals", np.int64, (6,)).tolist()
         new = cls(options)
         new.seen, new.unknown, new.out_of_range, new._sampled = totals[:4]
         new._sampler.owed, new._sampler.drawn = totals[4:]

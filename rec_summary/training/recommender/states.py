@@ -19,7 +19,6 @@ from rec_summary.metrics.state import State
 from rec_summary.metrics.tables.row_norms import RowNorms
 from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.metrics.throughput import LAG_BOUNDS, Throughput
-from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Attempt, Troubles
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.columns import Feature, columns_of
@@ -44,13 +43,11 @@ from rec_summary.training.recommender.task_metrics import Examples, TaskMetrics
 from rec_summary.training.tensors import Array
 
 _SEEN: Final = "seen"
-_OPTIONAL: Final = frozenset(
-    (
-        *(tags.PAIRS, tags.TURNOVER, tags.AGES, tags.FEATURE, tags.CARDINALITY),
-        *(tags.THROUGHPUT, tags.LABEL_DELAY, ROWS),
-    )
-)
-"""The groups of states that begin empty if a run has stored none, as an earlier version has not."""
+_OPTIONAL: Final = frozenset((tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY))
+"""The groups of states that begin empty if a run with the same `settings` has stored no such one.
+
+Options that are no part of the settings decide on them.
+"""
 
 _Slot = tuple[str, dict[str, Any], str]
 """A key, and where its state is: in this dict under this name."""
@@ -280,7 +277,7 @@ class RankMetrics:
             norms = stored.get(tags.key(ROWS, name))
             if isinstance(norms, RowNorms):
                 table.states[ROWS] = norms
-        for key, holder, entry in others:  # earlier versions, and other options, have none
+        for key, holder, entry in others:
             with contextlib.suppress(ValueError):
                 holder[entry] = _restored(key, holder[entry], stored)
         for name, meter in self._drifts.items():
@@ -401,7 +398,5 @@ def _restored(key: str, mine: Any, stored: Mapping[str, Any]) -> Any:
     state = stored.get(key)
     if state is None or type(state) is not type(mine):
         raise ValueError(three_part("the stored states", sorted(stored), key))
-    if isinstance(mine, LastExamples):
-        return mine.taken_over(state)
     mine.check_mergeable(state)
     return state

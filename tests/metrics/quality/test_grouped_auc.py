@@ -6,9 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from rec_summary.metrics.hashing import mix_ids
 from rec_summary.metrics.quality.grouped_auc import UserScores
-from rec_summary.metrics.quality.score_cells import bin_edges
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
 
 
@@ -98,31 +96,6 @@ def test_a_state_with_a_wide_cell_at_the_score_1_is_stored_and_restored():
     state = UserScores(16384)
     state.update(np.zeros(501, int), scores, scores < 0.5)
     assert states_equal(UserScores.from_arrays(state.arrays()), state)
-
-
-def test_a_stored_state_of_an_earlier_version_goes_on():
-    """Bins of 10 bits after the hash of the user."""
-    ids, scores, labels = stream(np.random.default_rng(1), 300)
-    state = UserScores(cells=1 << 16)
-    state.update(ids, scores, labels)
-    arrays = state.arrays()
-    hashes = mix_ids(ids) >> np.uint64(10) << np.uint64(10)
-    bins = np.searchsorted(bin_edges(1024), scores.astype(np.float64), "right") - 1
-    keys = hashes | bins.astype(np.uint64)
-    cells, places = np.unique(keys, return_inverse=True)
-    old = {
-        **{name: arrays[name] for name in ("cells", "seed", "limit", "refused")},
-        "bins": np.array(1024),
-        "keys": cells,
-        "negatives": np.bincount(places, 1.0 - labels),
-        "positives": np.bincount(places, labels.astype(np.float64)),
-    }
-    found = UserScores.from_arrays(old)
-    assert found.gauc().value == pytest.approx(exact_gauc(ids, scores, labels), abs=2e-3)
-    found.merge(state)
-    assert found.gauc().value == pytest.approx(exact_gauc(ids, scores, labels), abs=1e-3)
-    with pytest.raises(ValueError, match="keys is invalid"):
-        UserScores.from_arrays({**old, "bins": np.array(64)})
 
 
 def test_sampled_users_are_complete_and_memory_is_bounded():

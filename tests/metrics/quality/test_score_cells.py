@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from rec_summary.metrics.quality.score_cells import (
     ONE,
     around,
-    bin_edges,
     joints_of,
     keys_of,
     levels_of,
@@ -51,13 +50,3 @@ def test_starts_of_one_and_of_several_columns():
     assert starts_of(users).tolist() == [0, 3]
     assert starts_of(users, codes).tolist() == [0, 2, 3]
     assert starts_of(users[:0], codes[:0]).tolist() == []
-
-
-def test_bins_of_earlier_versions_are_narrow_relative_to_the_rarer_outcome():
-    edges = bin_edges(1024)
-    assert (edges.shape, edges[0], edges[-1]) == ((1025,), 0.0, 1.0)
-    middle = 0.5 * (edges[1:] + edges[:-1])
-    relative = np.diff(edges) / np.minimum(middle, 1 - middle)
-    assert (relative[1:-1] > 0.0155).all()
-    assert (relative[1:-1] < 0.0312).all()
-    assert keys_of(edges[:-1])[1:].tolist() == sorted(set(keys_of(edges[:-1])[1:].tolist()))

@@ -11,14 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.score_cells import (
-    ONE,
-    around,
-    bin_edges,
-    keys_of,
-    widths_of,
-)
+from rec_summary.metrics.quality.score_cells import ONE, around, keys_of, widths_of
 from rec_summary.metrics.quality.score_order import ScoreOrder, _cuts, _gathered
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
 
@@ -27,12 +20,6 @@ def counted(scores, labels, weights=None, cells=4096):
     order = ScoreOrder(cells)
     order.update(scores, labels, weights)
     return order
-
-
-def in_bins(scores, labels, bins):
-    """Returns what the first versions stored: the number of non-clicks and of clicks by bin."""
-    found = [np.histogram(scores[labels == each], bin_edges(bins))[0] for each in (0, 1)]
-    return np.array(found, np.float64)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -249,41 +236,6 @@ def test_batches_reading_and_storing_change_nothing(seed, borders):
         state.auc()
         state = ScoreOrder.from_arrays(state.arrays())
     assert states_equal(state, whole)
-
-
-def test_a_stored_state_of_an_earlier_version_goes_on():
-    scores, labels = calibrated(np.random.default_rng(1), 20_000, -2)
-    state = ClickQuality(1024)
-    state.update(scores, labels)
-    negatives, positives = in_bins(scores, labels, 1024)
-    sums = np.histogram(scores, bin_edges(1024), weights=scores.astype(np.float64))[0]
-    arrays = {k: v for k, v in state.arrays().items() if k.startswith("loss.")}
-    del arrays["loss.scores.units"]
-    columns = {"bins": np.array(1024), "negatives": negatives, "positives": positives}
-    for name, column in {**columns, "score_sums": sums}.items():
-        arrays[f"scores.{name}"] = column
-    found = ClickQuality.from_arrays(arrays)
-    assert found.loss.calibration() == pytest.approx(state.loss.calibration())
-    exact = exact_auc(scores, labels)
-    assert found.order.auc().value == pytest.approx(exact, abs=1e-3)
-    assert abs(found.order.auc().value - exact) <= found.order.auc().error_bound
-    found.merge(state)
-    assert found.order.auc().value == pytest.approx(exact, abs=1e-3)
-    assert found.order.positives.sum() == 2 * labels.sum()
-
-
-@pytest.mark.parametrize("bins", [64, 1024, 65_536])
-def test_scores_are_in_the_cell_of_their_bin(bins):
-    scores, labels = calibrated(np.random.default_rng(2), 20_000, -2)
-    order = ScoreOrder.from_bins(in_bins(scores, labels, bins), bins)
-    area = order.auc()
-    assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound
-    assert area.error_bound <= 0.6 / (bins / 32)
-    used = np.flatnonzero(np.histogram(scores, bin_edges(bins))[0])
-    assert order.scored().lower.tolist() == bin_edges(bins)[used].tolist()
-    order.update(scores, labels)
-    area = order.auc()
-    assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound
 
 
 @pytest.mark.parametrize(

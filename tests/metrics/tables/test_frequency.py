@@ -214,14 +214,6 @@ def test_a_sample_goes_on_after_a_restart() -> None:
     assert_equal_states(restarted, state(options, *ids))
 
 
-def test_a_state_of_an_earlier_version_has_no_sampler() -> None:
-    arrays = state(EXACT, [1, 2]).arrays()
-    arrays["totals"] = arrays["totals"][:4]
-    assert IdFrequency.from_arrays(arrays).seen == 2
-    with pytest.raises(ValueError, match="six numbers"):
-        IdFrequency.from_arrays({**arrays, "totals": arrays["totals"][:3]})
-
-
 def test_ids_of_64_bits_are_found() -> None:
     ids = np.array([2**63 + 5] * 40 + [7] * 30 + [2**64 - 1] * 20, np.uint64)
     top = state(FrequencyOptions(None, sample_one_in=1), ids).top(3)

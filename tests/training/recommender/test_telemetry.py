@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 import time
 
 import numpy as np
@@ -15,7 +17,10 @@ from mindspore import Tensor, nn, ops
 from mindspore.train import Callback, Model
 
 from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, Task, TrainStep
+from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender import persistence
 from rec_summary.training.recommender.inputs import Batch, Steps
 from rec_summary.training.recommender.states import RankMetrics
 from tests.support.nets import (
@@ -377,6 +382,28 @@ def test_a_damaged_state_is_reported_and_ignored(tmp_path, damage) -> None:
     path.write_bytes({"cut": data[: len(data) // 2], "flipped": data, "empty": b""}[damage])
     collector, _ = train(tmp_path, options, steps=8)
     assert list(collector.troubles) == ["recommender metrics: the state of an earlier run"]
+    assert scalars(tmp_path, "recommender/examples/lifetime")[8] == 64
+
+
+@pytest.mark.parametrize("form", ["kind", "array", "window"])
+def test_a_state_of_another_form_is_reported_and_ignored(tmp_path, caplog, form) -> None:
+    options = RecommenderMetrics(predictions=1, labels=2, last=(64,))
+    train(tmp_path, options)
+    path = os.fspath(tmp_path / "recommender_rank_0.state")
+    message = persistence.load(path)
+    (state,) = (state for state in message.states if state.key == "quality/last_64")
+    if form == "kind":
+        state.kind = "SlidingExamples"
+    elif form == "array":
+        state.arrays[0].name = "of_another_form"
+    else:
+        wide = LastExamples(ClickQuality(), 64, buckets=4)
+        message.states.remove(state)
+        message.MergeFromString(persistence.pack({state.key: wide}))
+    persistence.save(path, message.SerializeToString())
+    collector, _ = train(tmp_path, options, steps=8)
+    assert collector.troubles == {"recommender metrics: the state of an earlier run": 1}
+    assert re.search(r"is invalid\. Received: .*\. Expected: ", caplog.text)
     assert scalars(tmp_path, "recommender/examples/lifetime")[8] == 64
 
 
