@@ -19,7 +19,7 @@ from rec_summary.metrics import slice_report, tags
 from rec_summary.metrics.drift import LABEL, Drift
 from rec_summary.metrics.feature_health import FeatureCounts
 from rec_summary.metrics.lists import list_quality
-from rec_summary.metrics.lists.choices import ChoiceQuality, ClassScores
+from rec_summary.metrics.lists.choices import ChoiceQuality
 from rec_summary.metrics.lists.ranked_lists import RankedLists
 from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.quality import score_quality
@@ -255,12 +255,6 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
         values.tables[f"{tags.PREFIX}slice/{column}/table/{window}"] = report.table
 
 
-def _read_classes(values: MetricValues, window: str, state: ClassScores, detail: Detail) -> None:
-    auc = state.gauc("users")
-    values.put(f"macro_auc/{window}", auc.value)
-    values.put(f"macro_auc_error_bound/{window}", auc.cell_error_bound)
-
-
 def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     sample = state.sampled()
     values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(sample).share)
@@ -399,7 +393,6 @@ _READERS: Final[
     (tags.SLICE, Slices): _read_slices,
     (tags.LISTS, RankedLists): _read_lists,
     (tags.PAIRS, RankedLists): _read_pairs,
-    (tags.CLASSES, ClassScores): _read_classes,
     (tags.AGES, RowAges): _read_ages,
     (tags.FEATURE, FeatureCounts): _read_feature,
     (tags.CARDINALITY, TouchedRows): _read_cardinality,

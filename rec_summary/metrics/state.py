@@ -34,13 +34,7 @@ class State:
     are merged. Sums (ints and arrays of numbers of at least 0) are added. A part is a state, or
     states by key. An attribute is stored under its name without the leading underscore. A subclass
     with other contents extends the methods.
-
-    Attributes:
-        may_wait: Whether parts of prepared batches take little more memory than the examples, so
-            that they may wait until somebody reads the state.
     """
-
-    may_wait: ClassVar[bool] = True
 
     _settings: ClassVar[tuple[str, ...]] = ()
     _sums: ClassVar[tuple[str, ...]] = ()

@@ -28,7 +28,6 @@ LABELS: Final = "labels"
 SLICE: Final = "slice"
 LISTS: Final = "lists"
 PAIRS: Final = "pairs"
-CLASSES: Final = "classes"
 TURNOVER: Final = "turnover"
 AGES: Final = "ages"
 FEATURE: Final = "feature"
@@ -42,15 +41,13 @@ JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
         *("calibration_free_entropy", "recalibrated_entropy", "entropy_of_clicks"),
     ),
     "ratings": ("rmse", "mae", "bias", "xauc"),
-    "classes": ("accuracy", "log_loss", "macro_auc"),
+    "classes": ("accuracy", "log_loss"),
     "retrieval": (),
     "users": ("gauc", "gauc_by_user"),
     "lists": ("pair_accuracy",),
 }
 """The metrics that judge predictions, by kind of task, and those of its users and lists. Each has
 a tag for each window; it is NaN if the network predicts NaN, and a column of a table of runs."""
-
-_GROUPS_OF_THEIR_OWN: Final = {"xauc": PAIRS, "macro_auc": CLASSES}
 
 AT_K: Final[Mapping[str, tuple[str, ...]]] = {
     "lists": ("ndcg_at_", "recall_at_", "precision_at_", "hit_rate_at_", "mrr_at_"),
@@ -72,12 +69,7 @@ JUDGED: Final = "|".join(
 GROUPS: Final = frozenset(
     (
         *itertools.chain(*JUDGING.values()),
-        *(
-            "grouped_users",
-            "grouped_standard_error",
-            "grouped_error_bound",
-            "macro_auc_error_bound",
-        ),
+        *("grouped_users", "grouped_standard_error", "grouped_error_bound"),
         *("lists_counted", "lists_standard_error", "lists_sampled_share", "lists_spread_share"),
         *("lists_too_long_share", "lists_without_hit_share", "xauc_sampled_share"),
         *("in_batch_candidates", "in_batch_examples"),
@@ -133,8 +125,8 @@ def judging(kind: str, at: Iterable[int] = ()) -> list[str]:
 
 def group_with(metric: str) -> str:
     """Returns the group of the states that a metric that judges predictions is read from."""
-    if metric in _GROUPS_OF_THEIR_OWN:
-        return _GROUPS_OF_THEIR_OWN[metric]
+    if metric == "xauc":
+        return PAIRS
     if metric.startswith((*JUDGING[LISTS], *AT_K[LISTS])):
         return LISTS
     return USERS if metric in JUDGING[USERS] else QUALITY

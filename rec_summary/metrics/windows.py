@@ -254,7 +254,7 @@ class LastExamples(Window[StateT]):
 
     def _take(self, size: int, part: Any) -> None:
         # Columns are not checked yet, and may change.
-        if isinstance(part, Columns) or not self._empty.may_wait:
+        if isinstance(part, Columns):
             self._count_waiting()
             super()._take(size, part)
             return

@@ -247,7 +247,6 @@ STORED: dict[str, tuple[str, Arrays]] = {
         },
     ),
     "user scores": ("UserScores", _USERS),
-    "class scores": ("ClassScores", _USERS),
     "ranked lists": (
         "RankedLists",
         {

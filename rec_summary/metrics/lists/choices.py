@@ -16,8 +16,7 @@ import numpy.typing as npt
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
-from rec_summary.metrics.quality.clicks import clean, column, refusals
-from rec_summary.metrics.quality.grouped_auc import UserBatch, UserScores
+from rec_summary.metrics.quality.clicks import column, refusals
 from rec_summary.metrics.state import (
     MOST_WEIGHT,
     Array,
@@ -220,57 +219,6 @@ class ChoiceQuality(Scalable):
         if state.ranks[0]:
             raise ValueError(three_part("ranks", state.ranks[0], "nothing at rank 0"))
         return state
-
-
-class ClassBatch(NamedTuple):
-    """A batch for `ClassScores.count`: a row for each class of each example, in order.
-
-    Attributes:
-        rows: Whether each class is the true one, with its score.
-        classes: The number of classes.
-    """
-
-    rows: UserBatch
-    classes: int
-
-    @property
-    def size(self) -> int:
-        """The number of examples."""
-        return self.rows.size // self.classes
-
-    def cut(self, at: slice) -> ClassBatch:
-        """Returns some of the examples."""
-        start, stop, _ = at.indices(self.size)
-        rows = self.rows.cut(slice(start * self.classes, stop * self.classes))
-        return ClassBatch(rows, self.classes)
-
-
-@register
-class ClassScores(UserScores):
-    """The AUC of each class against the others: `UserScores` in which a user is a class."""
-
-    may_wait = False  # a row for each class of each example
-
-    def prepare_classes(self, scores: Any, labels: Any, weights: Any = None) -> ClassBatch:
-        """Returns a batch for `count` of this state and of others with the same settings.
-
-        Args:
-            scores: Probabilities, (examples, classes); one that rounding has made more than 1 is 1.
-            labels: The number of the true class of each example, from 0.
-            weights: 0 to 2**20; all 1 if None.
-        """
-        size, width = scores.shape
-        classes = np.tile(np.arange(width), size)
-        is_true = np.repeat(labels, width) == classes
-        if weights is not None:
-            weights = np.repeat(weights, width)
-        # A refused row would move all rows behind it to other examples.
-        rows = self.prepare(classes, clean(np.minimum(scores, 1.0).reshape(-1), is_true, weights))
-        return ClassBatch(rows, width)
-
-    def count(self, batch: Any) -> None:
-        """Counts a prepared batch and keeps its arrays."""
-        super().count(batch.rows if isinstance(batch, ClassBatch) else batch)
 
 
 def check_places(at: Sequence[int]) -> tuple[int, ...]:

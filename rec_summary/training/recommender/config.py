@@ -257,8 +257,6 @@ class RecommenderMetrics:
         for task in tasks_of(self).values():
             kinds = [name for name in ("users", "lists") if getattr(task, name) is not None]
             known.update(*(judging(kind, self.k) for kind in (task.kind, *kinds)))
-        # Its sample has a row for each class of each example: it would be too small in a slice.
-        known.discard("macro_auc")
         for name, slice_ in check_slices(self.slices).items():
             for metric in slice_.metrics:
                 if metric not in known:

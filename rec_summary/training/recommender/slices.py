@@ -51,7 +51,7 @@ class Slice:
         most: The number of values that are counted one by one: if there are more, the most
             frequent ones of the first examples. All others are the slice `other`.
         metrics: The metrics of a slice that have tags: any that judges predictions, such as
-            ``"log_loss"``, ``"gauc"`` or ``"ndcg_at_10"``, but ``"macro_auc"``.
+            ``"log_loss"``, ``"gauc"`` or ``"ndcg_at_10"``.
         decayed: Whether the slices have decaying windows as well, which are dear.
 
     Raises:

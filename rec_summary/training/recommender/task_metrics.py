@@ -12,7 +12,7 @@ import numpy as np
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report, tags
 from rec_summary.metrics.drift import LABEL
-from rec_summary.metrics.lists.choices import ChoiceQuality, ClassScores
+from rec_summary.metrics.lists.choices import ChoiceQuality
 from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean
@@ -48,8 +48,6 @@ _ROLES: Final = (
     *(inputs.LISTS, inputs.MASK),
 )
 _OF_MATRICES: Final = ("classes", "retrieval")
-_CLASS_CELLS: Final = 8192
-_MOST_CLASSES: Final = 32  # the AUC of each takes a row for each class of each example
 
 
 class Examples(NamedTuple):
@@ -208,11 +206,9 @@ class TaskMetrics:
         self._odds += sum(refused.get(reason, 0) for reason in _NO_PROBABILITY)
         for group, batch in batches.items():
             count_together(self._windows[group].values(), batch)
-        # That of classes is without refused examples.
-        split = {group: batch for group, batch in batches.items() if group != tags.CLASSES}
         for column, slicing in examples.slicings.items():
             is_one = self._slices[column].metrics == tags.OF_SLICES
-            sliced = SlicedBatch(slicing, split[tags.QUALITY] if is_one else split)
+            sliced = SlicedBatch(slicing, batches[tags.QUALITY] if is_one else batches)
             count_together(self._windows[tags.key(tags.SLICE, column)].values(), sliced)
         self._mistakes.add(examples.scores, examples.labels, examples.weights, refused)
 
@@ -223,12 +219,7 @@ class TaskMetrics:
         if lists is not None:
             batches[tags.LISTS] = RankedLists().prepare(lists, scores, labels, numbers)
         if self._task.kind in _OF_MATRICES:
-            batch, refused = quality.prepare(scores, labels, weights)
-            batches[tags.QUALITY], usable = batch, np.flatnonzero(batch.ranks)
-            if tags.CLASSES in self._empty and len(usable) and scores.shape[1] <= _MOST_CLASSES:
-                heavy = None if weights is None else weights[usable]
-                prepare = ClassScores(_CLASS_CELLS).prepare_classes
-                batches[tags.CLASSES] = prepare(scores[usable], labels[usable], heavy)
+            batches[tags.QUALITY], refused = quality.prepare(scores, labels, weights)
             return batches, refused
         batches[tags.QUALITY] = Columns.of(scores, labels, weights)
         if self._task.kind == "ratings":
@@ -383,8 +374,6 @@ def _empty_states(
         states[tags.LISTS] = RankedLists(cells, at=options.k)
     if task.kind == "ratings":
         states[tags.PAIRS] = RankedLists(rows)
-    if task.kind == "classes":
-        states[tags.CLASSES] = ClassScores(_CLASS_CELLS)
     return states
 
 

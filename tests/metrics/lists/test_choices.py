@@ -11,8 +11,7 @@ pytest.importorskip("sklearn")
 
 from sklearn import metrics
 
-from rec_summary.metrics.lists.choices import MOST_K, ChoiceQuality, ClassScores
-from rec_summary.metrics.windows import LastExamples, count_together
+from rec_summary.metrics.lists.choices import MOST_K, ChoiceQuality
 from tests.support.laws import assert_independent, assert_laws, assert_rejects_each_missing_array
 
 
@@ -43,11 +42,6 @@ def test_classes_are_judged_as_by_scikit_learn() -> None:
     for k in (2, 4):
         expected = metrics.top_k_accuracy_score(labels, scores, k=k, sample_weight=weights)
         assert state.top(k).recall == pytest.approx(expected)
-    of_each = ClassScores(8192)
-    of_each.count(of_each.prepare_classes(scores, labels, weights))
-    area = metrics.roc_auc_score(np.eye(5)[labels], scores, sample_weight=weights, average="macro")
-    found = of_each.gauc("users")
-    assert abs(found.value - area) <= found.cell_error_bound + 1e-9
 
 
 def test_a_retrieval_is_judged_as_by_scikit_learn() -> None:
@@ -106,24 +100,3 @@ def test_the_laws_hold() -> None:
     stored["ranks"][0] = 1
     with pytest.raises(ValueError, match="ranks is invalid"):
         ChoiceQuality.from_arrays(stored)
-
-
-def test_windows_count_examples_and_not_classes() -> None:
-    scores, labels = classes(5, 96)
-    window = LastExamples(ClassScores(8192), 64, 4)
-    count_together([window], ClassScores(8192).prepare_classes(scores, labels))
-    assert window.seen == 96
-    assert not window._waiting  # each would take as much memory as all its classes
-    last = ClassScores(8192)
-    last.count(last.prepare_classes(scores[-64:], labels[-64:]))
-    assert window.total().gauc("users") == last.gauc("users")
-
-
-def test_a_probability_above_1_by_rounding_is_of_its_example() -> None:
-    above = np.nextafter(np.float32(1), np.float32(2))
-    scores = np.array([[above, 0, 0], [0.2, 0.3, 0.5]], np.float32)
-    batch = ClassScores(8192).prepare_classes(scores, np.array([0, 2]))
-    assert (batch.size, batch.rows.size) == (2, 6)
-    state = ClassScores(8192)
-    state.count(batch)
-    assert state.gauc("users").value == 1

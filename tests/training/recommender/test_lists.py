@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -134,8 +133,6 @@ def test_every_metric_is_that_of_scikit_learn() -> None:
     assert found["genre/accuracy/lifetime"] == pytest.approx(
         (shares.argmax(1) == genre[known]).mean()
     )
-    area = metrics.roc_auc_score(genre[known], shares, multi_class="ovr")
-    assert found["genre/macro_auc/lifetime"] == pytest.approx(area, abs=1e-3)
     assert found["genre/missing_labels/lifetime"] == np.count_nonzero(~known)
     tower = [metrics.ndcg_score(np.eye(BATCH), part["output", 7], k=5) for part in parts]
     assert found["tower/in_batch_ndcg_at_5/lifetime"] == pytest.approx(np.mean(tower))
@@ -173,7 +170,7 @@ def test_how_batches_are_joined_stored_and_split_over_ranks_changes_nothing() ->
             state.merge(other[key])
     merged = read(one, Detail()).scalars
     for tag, number in expected.items():
-        if tag.endswith("/lifetime") and not re.search("drift|macro_auc", tag):
+        if tag.endswith("/lifetime") and "drift" not in tag:
             assert merged[f"recommender/{tag}"] == pytest.approx(number), tag
 
 
