@@ -51,9 +51,8 @@ class RowNormsReport:
     Attributes:
         rows: The number of sampled rows.
         norms: Quantiles of the L2 norms of the rows that are finite.
-        unchanged_share: The share of rows with the norm of the first snapshot; NaN before the
-            second snapshot.
-        dead_share: The share of rows that are zero or unchanged, or untouched if that is known.
+        dead_share: The share of rows that are zero or have the norm of the first snapshot, or are
+            untouched if that is known.
         not_finite_share: The share of rows with NaN or infinity.
         relative_change: The L2 norm of the change since the previous snapshot, divided by the norm
             of the previous rows; NaN before the second snapshot.
@@ -61,7 +60,6 @@ class RowNormsReport:
 
     rows: int
     norms: tuple[float, ...]
-    unchanged_share: float
     dead_share: float
     not_finite_share: float
     relative_change: float
@@ -137,16 +135,13 @@ class RowNorms(State):
             )
         nan = float("nan")
         if not self.snapshots or not self.rows.size:
-            shares = (nan,) * 4
+            shares = (nan,) * 3
             return RowNormsReport(self.rows.size, (nan,) * len(quantiles), *shares)
         norms = _norms(self._now)
         finite = np.isfinite(norms)
         dead = norms == 0
-        unchanged_share = nan
         if self.snapshots > 1:
-            unchanged = norms == self._first
-            unchanged_share = float(unchanged.mean())
-            dead |= unchanged
+            dead |= norms == self._first
         if touched is not None:
             dead |= ~touched
         return RowNormsReport(
@@ -154,7 +149,6 @@ class RowNorms(State):
             norms=tuple(np.quantile(norms[finite], quantiles).tolist())
             if finite.any()
             else (nan,) * len(quantiles),
-            unchanged_share=unchanged_share,
             dead_share=float(dead.mean()),
             not_finite_share=1 - float(finite.mean()),
             relative_change=self._relative_change(),

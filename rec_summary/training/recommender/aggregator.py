@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -59,7 +59,6 @@ class Aggregator:
         troubles: Troubles,
         *,
         resume: bool = True,
-        frozen: Container[str] = (),
     ) -> None:
         """Starts empty, or continues from the stored state of an earlier process.
 
@@ -71,7 +70,6 @@ class Aggregator:
             rank_size: The number of processes that train together.
             troubles: Receives every failure.
             resume: Whether to continue from a stored state.
-            frozen: The tables that are not trained, on purpose.
         """
         self._options = options
         self._directory = directory
@@ -83,7 +81,7 @@ class Aggregator:
         self._last_step, self._last_detailed = 0, False
         self._last_scalars: set[str] = set()
         self._references = 0  # columns of the stored reference
-        self._metrics = RankMetrics(options, sizes, troubles, frozen)
+        self._metrics = RankMetrics(options, sizes, troubles)
         self._restore(resume)
 
     def work(self, batches: list[Batch], request: ReportRequest | None) -> bytes:

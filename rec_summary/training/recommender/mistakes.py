@@ -13,13 +13,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.metrics.quality.slices import Slicing
-from rec_summary.metrics.tables.frequency import IdFrequency
-from rec_summary.metrics.tables.row_norms import RowNorms
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.inputs import role_of
-from rec_summary.training.recommender.slices import MISSING, Slice
 from rec_summary.training.recommender.task import Task
 from rec_summary.training.tensors import Array
 
@@ -27,13 +23,11 @@ MOST_REFUSED: Final = 0.01
 """The share of examples from which on it is reported that they cannot be used."""
 
 _FEW: Final = 1000  # examples after which not all predictions are equal by chance
-_MANY: Final = 10_000  # examples after which a value of a column, or its absence, is not chance
-_SORTED: Final = 1_000_000  # after which a stream brought a rare click, or its next day or country
-_LOOKED_UP: Final = 10  # sampled rows after which a table that never changes is not chance
+_MANY: Final = 10_000  # examples after which equal labels are not chance
+_SORTED: Final = 1_000_000  # after which a stream brought a rare click
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
 _LARGEST_BOUND: Final = 0.01  # of the error of an AUC; about 0.001 for the default `bins`
 _ROWS: Final = 64  # of a matrix of scores, by which it is judged
-_SHOWN: Final = 5  # slices in a message
 _LATEST: Final = 1e11  # seconds since 1970: no time of an event, but one in milliseconds
 _SIGMOID: Final = (0.5, 0.7311)  # of 0 and 1: the log-odds were probabilities
 _REMEDIES: Final = {
@@ -185,46 +179,6 @@ class TaskMistakes:
         return are_between and are_spread and labels.total < labels.count / 2
 
 
-class SliceMistakes:
-    """Looks at a column of slices, and reports it if it does not split the examples."""
-
-    def __init__(self, name: str, options: Slice, troubles: Troubles) -> None:
-        """Starts without examples."""
-        self._name, self._troubles = name, troubles
-        self._column = options.column
-        # All ids are new for a long time.
-        self._counts_ids = options.new > 0
-        self._names = set() if self._counts_ids else set(options.names.values())
-        self._examples = 0
-        self._slices: set[str] = set()  # some of those that occur
-        self._is_split = False
-
-    def add(self, slicing: Slicing) -> None:
-        """Looks at the slices of examples, until they are as they should be."""
-        if self._is_split:
-            return
-        self._examples += len(slicing.codes)
-        codes = np.unique(slicing.codes)
-        present = {slicing.names[code] for code in codes[codes >= 0].tolist()}
-        if len(self._slices) < _SHOWN:
-            self._slices.update(present)
-        are_several = len(self._slices) > 1 or (self._counts_ids and bool(present - {MISSING}))
-        self._is_split = are_several and not (self._names and self._names.isdisjoint(present))
-
-    def end_interval(self) -> None:
-        """Reports a column of which all examples are in one slice, or none in a named one."""
-        # In a sorted stream, the first day or country goes on for long.
-        least = _SORTED if len(self._slices - {MISSING}) == 1 else _MANY
-        if self._is_split or self._examples < least:
-            return
-        present = ", ".join(sorted(self._slices)[:_SHOWN]) or "none"
-        text = f"the slices of {self._examples:,} examples are: {present}; "
-        are_unknown = self._names and self._names.isdisjoint(self._slices)
-        text += "none of them is in `names`" if are_unknown else "there is nothing to compare"
-        text += f": check the column {self._column!r}, and `missing`, `edges` and `names`"
-        self._troubles.report(f"recommender metrics: slice {self._name}", text)
-
-
 def auc_mistakes(task: str, scalars: Mapping[str, float], bins: int) -> Iterator[str]:
     """Yields what is wrong with the AUC of a task if its error may be visible.
 
@@ -239,38 +193,6 @@ def auc_mistakes(task: str, scalars: Mapping[str, float], bins: int) -> Iterator
         yield (
             f"it may be wrong by up to {bound:.2g}, as too many clicks and others share a cell of "
             f"the score: set bins above {bins:,}, or limit weights that are far above the others"
-        )
-
-
-def id_mistakes(size: int | None, counts: IdFrequency) -> Iterator[str]:
-    """Yields what cannot be right in the ids of a table.
-
-    Args:
-        size: The number of rows of the table; None if it is open.
-        counts: The ids since the last report.
-    """
-    if size is not None and counts.out_of_range:
-        yield (
-            f"{counts.out_of_range:,} of {counts.seen:,} ids since the last report are not rows, "
-            f"which are 0 to {size - 1:,}: name the ids that the network looks up, with their "
-            "offset or hash; if one stands for unknown ids or fills up rows, name it in unknown_ids"
-        )
-
-
-def row_mistakes(rows: RowNorms, touched: npt.NDArray[np.bool_] | None) -> Iterator[str]:
-    """Yields what cannot be right in the sampled rows of a table, after a snapshot.
-
-    Args:
-        rows: The sampled rows.
-        touched: Which of them were looked up since the last report; None if that is not known.
-    """
-    looked_up = 0 if touched is None else np.count_nonzero(touched)
-    are_enough = looked_up >= min(_LOOKED_UP, len(rows.rows))
-    if are_enough and rows.report().unchanged_share == 1:
-        yield (
-            f"none of {len(rows.rows):,} sampled rows has changed since the first report; "
-            f"{looked_up:,} of them were looked up since the last one: check that the optimizer "
-            "has this table, and its learning rate"
         )
 
 

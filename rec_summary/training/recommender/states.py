@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -31,13 +31,7 @@ from rec_summary.training.recommender.config import (
 )
 from rec_summary.training.recommender.inputs import Roles, Steps
 from rec_summary.training.recommender.meters import ROWS, DriftMeter, FeatureMeter, TableMeter
-from rec_summary.training.recommender.mistakes import (
-    SliceMistakes,
-    auc_mistakes,
-    id_mistakes,
-    row_mistakes,
-    time_mistakes,
-)
+from rec_summary.training.recommender.mistakes import auc_mistakes, time_mistakes
 from rec_summary.training.recommender.slices import slicing
 from rec_summary.training.recommender.task_metrics import Examples, TaskMetrics
 from rec_summary.training.tensors import Array
@@ -66,7 +60,6 @@ class RankMetrics:
         options: RecommenderMetrics,
         sizes: Mapping[str, int | None],
         troubles: Troubles,
-        frozen: Container[str] = (),
     ) -> None:
         """Starts empty.
 
@@ -74,10 +67,8 @@ class RankMetrics:
             options: The metrics.
             sizes: The number of rows of each table; None if it is open.
             troubles: Receives each failure. One metric's failure does not affect the others.
-            frozen: The tables that are not trained, on purpose.
         """
         self._options = options
-        self._frozen = frozen
         self._roles = Roles(options)
         self._sizes = dict(sizes)
         self._troubles = troubles
@@ -88,11 +79,6 @@ class RankMetrics:
         }
         self._slices = slices_of(options)
         self._seen = {name: SeenCounts() for name, slice_ in self._slices.items() if slice_.new}
-        self._slice_mistakes = {
-            name: SliceMistakes(name, slice_, troubles)
-            for name, slice_ in self._slices.items()
-            if name != LABEL_AGE
-        }
         # Features have a drift of their own; that of the unnamed task has them as well.
         names = dict.fromkeys(["", *self._tasks])
         self._drifts = {name: DriftMeter(options.reference_examples) for name in names}
@@ -195,11 +181,7 @@ class RankMetrics:
 
     def snapshot_rows(self, table: str, rows: Array, values: Array) -> None:
         """Adds the current sampled rows of a table: numbers (s,) and values (s, width)."""
-        states = self._tables[table].states
         self._tables[table].snapshot(rows, values)
-        touched = states[tags.TABLE_WINDOW].touched.touched(rows)
-        if table not in self._frozen:
-            self._report(f"rows of {table}", row_mistakes(states[ROWS], touched))
 
     def end_interval(self) -> dict[str, State]:
         """Returns the states of a report, by the keys of `tags.key`, and begins an interval.
@@ -211,16 +193,11 @@ class RankMetrics:
             with self.attempt_report(name):
                 states.update(task.end_interval())
         for name, table in self._tables.items():
-            ended = table.end_interval(self.examples)
-            states.update(_named(name, ended))
-            ids = ended[tags.TABLE_WINDOW].frequency
-            self._report(f"table {name}", id_mistakes(self._sizes[name], ids))
+            states.update(_named(name, table.end_interval(self.examples)))
         for name, feature in self._features.items():
             states.update(_named(name, feature.end_interval()))
         states.update(self._steps)
         self._steps = self._begin_steps()
-        for column in self._slice_mistakes.values():
-            column.end_interval()
         for name, seen in self._seen.items():
             mistaken = seen.mistaken(self._slices[name].new)
             if mistaken > _MISTAKEN:
@@ -330,8 +307,6 @@ class RankMetrics:
                     values = now - values.astype(np.float64).reshape(-1)
                 if values is not None:
                     slicings[name] = slicing(options, values, self._seen.get(name))
-                    if name in self._slice_mistakes:
-                        self._slice_mistakes[name].add(slicings[name])
         return slicings
 
     def _count_steps(self, steps: Steps) -> None:

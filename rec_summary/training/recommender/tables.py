@@ -33,11 +33,6 @@ class Table:
         """Whether it is a `MapParameter`, which has a row for each id that was looked up."""
         return self.parameter is not None and self.size is None
 
-    @property
-    def is_frozen(self) -> bool:
-        """Whether it is not to be trained, such as a table of another model."""
-        return not getattr(self.parameter, "requires_grad", True)
-
 
 def network_parameters(network: nn.Cell) -> list[Any]:
     """Returns the parameters of a network, without the state of its optimizers.

@@ -97,7 +97,6 @@ class RecommenderTelemetry:
                 environment.rank_size,
                 self._troubles,
                 resume=resume and self._options.resume,
-                frozen={name for name, table in tables.items() if table.is_frozen},
             )
         columns = column_names(view.get("train_dataset"))
         self._reader = Reader(self._roles, columns, self._troubles, on_host=is_on_cpu())
