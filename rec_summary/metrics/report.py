@@ -271,7 +271,6 @@ def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: D
     lists = len(sample.starts) + sample.too_long
     if lists:
         values.put(f"lists_sampled_share/{window}", sample.rate)
-        values.put(f"lists_spread_share/{window}", sample.spread / lists)
         values.put(f"lists_too_long_share/{window}", sample.too_long / lists)
 
 

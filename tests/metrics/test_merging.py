@@ -33,7 +33,7 @@ def of_users(rng, size):
 
 def of_lists(rng, size):
     scores, labels = clicks(rng, size)
-    return rng.zipf(1.5, size) % 100, np.round(scores, 1), labels, np.arange(size)
+    return rng.zipf(1.5, size) % 100, np.round(scores, 1), labels
 
 
 def choices(rng, size):

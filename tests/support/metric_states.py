@@ -259,7 +259,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
             "lists": np.array([5, 5, 9], np.uint64),
             "scores": np.array([2.5, -1.0, 1e300]),
             "labels": np.array([1.0, 0.0, 0.0]),
-            "sums": np.array([[1.0, 2.0, 7.0], [1.0, 0.0, 3.0]]),
+            "counts": np.array([1.0, 2.0, 7.0]),
         },
     ),
     "choices": (

@@ -72,7 +72,7 @@ def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
     counts: Floats = np.zeros(0)
     if sample.rows.size:
         numbers = np.cumsum(np.diff(sample.rows.lists, prepend=sample.rows.lists[:1]) != 0)
-        scored = _Ties(numbers, sample.rows.scores, sample.rows.labels, sample.rows.sums[0])
+        scored = _Ties(numbers, sample.rows.scores, sample.rows.labels, sample.rows.counts)
         counts = _sums(scored.lists, scored.relevant)
         lowest = np.minimum.reduceat(sample.rows.labels, sample.starts)
     judged = np.flatnonzero((counts > 0) & (lowest >= 0)) if len(counts) else np.zeros(0, np.intp)
@@ -81,7 +81,7 @@ def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
         return TopOfLists(nan, nan, nan, nan, nan, 0, len(counts), nan)
     order = np.lexsort((-sample.rows.labels, numbers))
     labels = sample.rows.labels[order]
-    best = _Ties(numbers, labels, labels, sample.rows.sums[0][order])
+    best = _Ties(numbers, labels, labels, sample.rows.counts[order])
     ndcg = scored.gains(k)[judged] / best.gains(k)[judged]
     hits = scored.hits(k)[judged]
     first, reciprocal = scored.first_relevant(k)
@@ -104,14 +104,14 @@ def pairs_in_lists(sample: SampledLists) -> OrderedPairs:
         np.arange(len(sample.starts)), np.diff(np.append(sample.starts, sample.rows.size))
     )
     rows = sample.rows
-    return _ordered_pairs(numbers, rows.scores, rows.labels, rows.sums[0])
+    return _ordered_pairs(numbers, rows.scores, rows.labels, rows.counts)
 
 
 def pairs_of_all(sample: SampledLists) -> OrderedPairs:
     """Returns all pairs of the examples, of whichever list."""
     rows = sample.rows
     numbers = np.zeros(rows.size, np.intp)
-    return _ordered_pairs(numbers, rows.scores, rows.labels, rows.sums[0])
+    return _ordered_pairs(numbers, rows.scores, rows.labels, rows.counts)
 
 
 class _Ties:

@@ -20,7 +20,7 @@ from rec_summary.metrics.hashing import Hashes, mix
 from rec_summary.metrics.lists.choices import check_places
 from rec_summary.metrics.quality.clicks import column, integer_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
-from rec_summary.metrics.quality.score_cells import row_sums, starts_of
+from rec_summary.metrics.quality.score_cells import starts_of
 from rec_summary.metrics.state import Array, Floats, Stored, register, to_array
 
 _ALL = 1 << 64  # a limit above every hash
@@ -31,20 +31,19 @@ _NUMBERS = ("rows", "per_list", "seed", "refused")
 
 
 class ListRows(NamedTuple):
-    """Examples of lists; every array has shape (rows,) or (2, rows).
+    """Examples of lists; every array has shape (rows,).
 
     Attributes:
         lists: The hash of the list's id.
         scores: The score.
         labels: The label.
-        sums: How many examples of this score and label the list has, and how many batches first
-            had an example of the list in this row. Both are 0 for an example that is refused.
+        counts: How many examples of this score and label the list has; 0 for one that is refused.
     """
 
     lists: Hashes
     scores: Floats
     labels: Floats
-    sums: Floats
+    counts: Floats
 
     @property
     def size(self) -> int:
@@ -53,7 +52,7 @@ class ListRows(NamedTuple):
 
     def cut(self, at: slice | Array) -> ListRows:
         """Returns some of the rows."""
-        return ListRows(self.lists[at], self.scores[at], self.labels[at], self.sums[:, at])
+        return ListRows(self.lists[at], self.scores[at], self.labels[at], self.counts[at])
 
 
 class SampledLists(NamedTuple):
@@ -64,14 +63,12 @@ class SampledLists(NamedTuple):
         starts: Where each list begins, shape (lists,).
         rate: The share of the space of ids that is sampled; 1 if every list is.
         too_long: The number of lists of the sample that are left out, with their rows.
-        spread: The number of lists whose examples came in more than one batch.
     """
 
     rows: ListRows
     starts: Array
     rate: float
     too_long: int
-    spread: int
 
 
 @register
@@ -81,7 +78,7 @@ class RankedLists(HashSample):
     Two lists share a hash with probability 2**-64 and then count as one.
 
     Attributes:
-        rows: The maximum number of rows, of 40 bytes each; twice that between updates. Examples
+        rows: The maximum number of rows, of 32 bytes each; twice that between updates. Examples
             of a list with equal scores and labels are one row.
         per_list: The maximum number of rows of a list. A list with more of them is left out, and
             counts as one row more than this.
@@ -118,48 +115,38 @@ class RankedLists(HashSample):
         self.refused = 0
         none = np.zeros(0)
         # By rising list, and falling score and label, which are all different.
-        empty = ListRows(np.zeros(0, np.uint64), none, none, np.zeros((2, 0)))
+        empty = ListRows(np.zeros(0, np.uint64), none, none, none)
         self._begin(self.rows, _ALL, empty)
 
-    def update(self, lists: Any, scores: Any, labels: Any, batches: Any = None) -> None:
+    def update(self, lists: Any, scores: Any, labels: Any) -> None:
         """Counts examples.
 
         Args:
             lists: Integers or strings, one for each example.
             scores: Real numbers; a higher one is nearer to the top of the list.
             labels: Real numbers; what the example is worth at the top, such as 1 for a click.
-            batches: The number of the batch that each example was in, rising; if it is None, all
-                are of one batch.
 
         Raises:
             TypeError: The lists are anything else, or an argument does not hold real numbers.
             ValueError: The sizes differ.
         """
-        self.count(self.prepare(lists, scores, labels, batches))
+        self.count(self.prepare(lists, scores, labels))
 
-    def prepare(self, lists: Any, scores: Any, labels: Any, batches: Any = None) -> ListRows:
+    def prepare(self, lists: Any, scores: Any, labels: Any) -> ListRows:
         """Returns examples, as `update` describes them, for `count`."""
         scored = column("scores", scores).astype(np.float64)
         judged = column("labels", labels, scored.size).astype(np.float64)
         hashes = mix(integer_ids("lists", lists, scored.size), self.seed)
-        parts = column(
-            "batches", np.zeros(scored.size) if batches is None else batches, scored.size
-        )
         usable = (np.abs(scored) <= _LARGEST) & (np.abs(judged) <= _LARGEST)
-        kept = np.flatnonzero(usable)
-        order = kept[np.lexsort((parts[kept], hashes[kept]))]
-        sums = np.zeros((2, scored.size))
-        sums[0] = usable
-        sums[1, order[starts_of(hashes[order], parts[order])]] = 1.0
         # + 0.0 turns -0.0 into 0.0, which is equal.
-        return ListRows(hashes, scored + 0.0, judged + 0.0, sums)
+        return ListRows(hashes, scored + 0.0, judged + 0.0, usable.astype(np.float64))
 
     def count(self, batch: ListRows) -> None:
         """Counts prepared rows and keeps their arrays."""
-        refused = batch.size - np.count_nonzero(batch.sums[0])
+        refused = batch.size - np.count_nonzero(batch.counts)
         if refused:
             self.refused += refused
-            batch = batch.cut(np.flatnonzero(batch.sums[0] > 0))
+            batch = batch.cut(np.flatnonzero(batch.counts))
         super().count(batch)
 
     def sampled(self) -> SampledLists:
@@ -167,13 +154,12 @@ class RankedLists(HashSample):
         self._compact()
         rows = self._sample
         starts = starts_of(rows.lists)
-        spread = int(np.count_nonzero(row_sums(rows.sums, starts)[1] > 1)) if rows.size else 0
         fits = rows.scores < _TOO_LONG
         left_out = rows.size - int(np.count_nonzero(fits))
         if left_out:
             rows = rows.cut(np.flatnonzero(fits))
             starts = starts_of(rows.lists)
-        return SampledLists(rows, starts, self._rate, left_out, spread)
+        return SampledLists(rows, starts, self._rate, left_out)
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``limit`` (0 if it is above all), ``refused``, and the rows."""
@@ -185,7 +171,7 @@ class RankedLists(HashSample):
             "lists": self._sample.lists.copy(),
             "scores": self._sample.scores.copy(),
             "labels": self._sample.labels.copy(),
-            "sums": self._sample.sums.copy(),
+            "counts": self._sample.counts.copy(),
         }
 
     @classmethod
@@ -197,10 +183,10 @@ class RankedLists(HashSample):
         state._limit = int(arrays.take("limit", np.uint64)) or _ALL
         lists = arrays.take("lists", np.uint64, (None,))
         scores, labels = (arrays.take(name, np.float64, lists.shape) for name in _COLUMNS)
-        sums = arrays.sums("sums", np.float64, (2, len(lists)))
+        counts = arrays.sums("counts", np.float64, lists.shape)
         if state._below(lists) < len(lists) or (lists[1:] < lists[:-1]).any():
             raise ValueError(three_part("lists", lists, "rising hashes below the limit"))
-        state._pending = [ListRows(lists, scores, labels, sums)]
+        state._pending = [ListRows(lists, scores, labels, counts)]
         state._compact()
         return state
 
@@ -213,20 +199,18 @@ class RankedLists(HashSample):
         """
         if not self._pending:
             return
-        columns = zip(*self._taken(), strict=True)
-        lists, scores, labels, sums = (np.concatenate(parts, axis=-1) for parts in columns)
-        order = np.lexsort((-labels, -scores, lists))
-        lists, scores, labels, sums = lists[order], scores[order], labels[order], sums[:, order]
-        starts = starts_of(lists, scores, labels)
-        rows = ListRows(lists[starts], scores[starts], labels[starts], row_sums(sums, starts))
+        rows = ListRows(*map(np.concatenate, zip(*self._taken(), strict=True)))
+        rows = rows.cut(np.lexsort((-rows.labels, -rows.scores, rows.lists)))
+        starts = starts_of(rows.lists, rows.scores, rows.labels)
+        rows = rows.cut(starts)._replace(counts=np.add.reduceat(rows.counts, starts))
         first = starts_of(rows.lists)
         sizes = np.diff(np.append(first, rows.size))
         long = (sizes > self.per_list) | (rows.scores[first] == _TOO_LONG)
         if long.any():
-            totals = row_sums(rows.sums, first)
+            totals = np.add.reduceat(rows.counts, first)
             kept = np.repeat(~long, sizes)
             kept[first] = True
-            rows.sums[:, first[long]] = totals[:, long]
+            rows.counts[first[long]] = totals[long]
             rows.scores[first[long]], rows.labels[first[long]] = _TOO_LONG, 0.0
             rows = rows.cut(np.flatnonzero(kept))
             sizes[long] = 1

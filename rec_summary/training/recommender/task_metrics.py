@@ -61,7 +61,6 @@ class Examples(NamedTuple):
         users: The ids of users; None if they are not known.
         slicings: The slices, by the name of the column.
         lists: The ids of lists; None if they are not known.
-        batches: The number of the batch; None unless there are lists.
     """
 
     scores: Array
@@ -70,7 +69,6 @@ class Examples(NamedTuple):
     users: Array | None
     slicings: Mapping[str, Slicing] = MappingProxyType({})
     lists: Array | None = None
-    batches: Array | None = None
 
     def at(self, kept: Array) -> Examples:
         """Returns the examples at which `kept`, bools of shape (examples,), is set."""
@@ -85,7 +83,6 @@ class Examples(NamedTuple):
             users=at_kept(self.users),
             slicings={name: slicing.at(kept) for name, slicing in self.slicings.items()},
             lists=at_kept(self.lists),
-            batches=at_kept(self.batches),
         )
 
 
@@ -184,9 +181,8 @@ class TaskMetrics:
             # exp(-log(1 + exp(-x))), exact in both tails. NaN is refused later, with a word.
             with np.errstate(invalid="ignore"):
                 scores = np.exp(-np.logaddexp(0.0, -scores.astype(np.float64)))
-        batches = None if lists is None else self._batches(steps, len(lists))
         fitting = self._fitting(slicings, len(labels))
-        examples = Examples(scores, labels, weights, users, fitting, lists, batches)
+        examples = Examples(scores, labels, weights, users, fitting, lists)
         if not self._left_out:
             return examples
         missing = self._is_missing(labels)
@@ -214,10 +210,10 @@ class TaskMetrics:
 
     def _prepare(self, examples: Examples) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns a batch for each group, and the numbers of refused examples by reason."""
-        scores, labels, weights, users, _, lists, numbers = examples
+        scores, labels, weights, users, _, lists = examples
         quality, batches = self._empty[tags.QUALITY], dict[str, Any]()
         if lists is not None:
-            batches[tags.LISTS] = RankedLists().prepare(lists, scores, labels, numbers)
+            batches[tags.LISTS] = RankedLists().prepare(lists, scores, labels)
         if self._task.kind in _OF_MATRICES:
             batches[tags.QUALITY], refused = quality.prepare(scores, labels, weights)
             return batches, refused
@@ -313,12 +309,6 @@ class TaskMetrics:
                 text = f"it has {len(slicing.codes):,} values of {size:,} examples"
                 self._mistakes.report(f"slice {name}", text)
         return fitting
-
-    def _batches(self, steps: Steps, examples: int) -> Array:
-        """Returns the number of the step of each example."""
-        place, _ = self._roles.of[role_of(self._name, inputs.LISTS)]
-        lengths = np.array(steps.lengths[place])
-        return np.repeat(np.arange(len(lengths)), lengths * examples // max(lengths.sum(), 1))
 
     def _matrix(self, arrays: dict[Any, Array]) -> Array:
         """Returns the predictions: a row for each example, a column for each candidate."""

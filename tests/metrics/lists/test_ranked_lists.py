@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from rec_summary.metrics.lists.list_quality import pairs_in_lists, top_of_lists
 from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
-from rec_summary.metrics.windows import LastExamples, count_together
 from tests.support.laws import (
     assert_equal_states,
     assert_independent,
@@ -33,7 +32,7 @@ def counted(examples: list[tuple[int, float, float]]) -> RankedLists:
         np.array([each[place] for each in examples], dtype)
         for place, dtype in enumerate((np.int64, np.float64, np.float64))
     )
-    state.update(lists, scores, labels, np.arange(len(lists)))
+    state.update(lists, scores, labels)
     return state
 
 
@@ -57,7 +56,7 @@ def test_zeros_of_both_signs_are_stored_as_one() -> None:
     state = RankedLists()
     state.update([1, 1, 2], [-0.0, 0.0, -0.0], [1, 1, -0.0])
     stored = state.arrays()
-    assert stored["sums"][0].sum() == 3
+    assert stored["counts"].sum() == 3
     assert len(stored["scores"]) == 2
     assert not np.signbit([stored["scores"], stored["labels"]]).any()
 
@@ -74,17 +73,6 @@ def test_a_list_is_the_same_however_its_examples_are_spread() -> None:
     one, other = whole.sampled(), parts.sampled()
     assert top_of_lists(one, 5) == top_of_lists(other, 5)
     assert pairs_in_lists(one) == pairs_in_lists(other)
-    assert (one.spread, other.spread) == (0, 50)
-
-
-def test_a_batch_that_a_window_cuts_is_one_batch() -> None:
-    window = LastExamples(RankedLists(), 64, 4)
-    batch = RankedLists().prepare([7] * 40, np.arange(40), [1] * 40, [0] * 20 + [1] * 20)
-    count_together([window], batch)
-    assert window.total().sampled().spread == 1
-    window = LastExamples(RankedLists(), 64, 4)
-    count_together([window], RankedLists().prepare([7] * 40, np.arange(40), [1] * 40))
-    assert window.total().sampled().spread == 0
 
 
 def test_a_list_that_is_too_long_is_left_out() -> None:
@@ -95,17 +83,17 @@ def test_a_list_that_is_too_long_is_left_out() -> None:
     state.update(["long"], [0.5], [1])
     assert state.sampled().too_long == 1
     state.update(["short"] * 100, [9.0] * 100, [1] * 100)  # equal examples are one row
-    assert state.sampled().rows.sums[0].sum() == 108
+    assert state.sampled().rows.counts.sum() == 108
 
 
-def test_lists_that_become_too_long_keep_their_room_and_their_batches() -> None:
+def test_lists_that_become_too_long_keep_their_room() -> None:
     state = RankedLists(16, 4)
     state.update(np.repeat(np.arange(4), 4), np.arange(16), np.ones(16))
     found = state.sampled()
     assert (found.rows.size, found.rate) == (16, 1)
     state.update(np.repeat(np.arange(4), 2), np.arange(16, 24), np.ones(8))
     found = state.sampled()
-    assert (found.rows.size, found.too_long, found.spread) == (0, 3, 3)
+    assert (found.rows.size, found.too_long) == (0, 3)
     assert found.rate < 1
 
 
