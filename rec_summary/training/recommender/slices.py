@@ -24,7 +24,6 @@ MISSING: Final = "missing"
 _NAMES: Final = "a dict of str by int"
 _METRICS: Final = "a sequence of one name of a metric or more, such as 'auc' or 'ndcg_at_10'"
 _NEW: Final = ("new", "known")
-_BEYOND: Final = 4096  # above all exponents of float64
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ class Slice:
 
     `RecommenderMetrics(slices={"country": ("context", 3), "age": Slice("age", edges=(18, 30))})`.
 
-    Integers and strings are values. Other numbers are in ranges: between `edges`, or between
-    powers of two; with `names` and without `edges`, they are rounded to integers. A matrix has
-    several values for each example, which counts in the slice of each.
+    Integers and strings are values. Floats need `edges`, between which they are in ranges, or
+    `names`, for which they are rounded to integers. A matrix has several values for each example,
+    which counts in the slice of each.
 
     Attributes:
         column: Where the column is, as in `RecommenderMetrics.features`.
@@ -125,7 +124,7 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
         seen: The ids that were seen, which counts these; None without `Slice.new`.
 
     Raises:
-        ValueError: The column has another shape.
+        ValueError: The column has another shape, or is of a type that needs other options.
     """
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -151,7 +150,10 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
         keys: list[Any] = [0, 1]
         name_of: Callable[[Any], str] = _NEW.__getitem__
     else:
-        if flat.dtype.kind == "f" and options.names and not options.edges:
+        if flat.dtype.kind == "f" and not options.edges:
+            if not options.names:
+                expected = "integers or strings; floats need `edges`, or `names` of integers"
+                raise ValueError(three_part("a column of slices", flat.dtype, expected))
             missing |= np.isinf(flat)
             flat = np.rint(np.where(missing, 0, flat)).astype(np.int64)
         value_keys, name_of = _keyed(flat, options.edges)
@@ -169,12 +171,6 @@ def _keyed(flat: Array, edges: Sequence[float]) -> tuple[Array, Callable[[Any], 
         ends = [-math.inf, *edges, math.inf]
         ranges = np.searchsorted(edges, flat, side="right")
         return ranges, lambda number: _range(ends[number], ends[number + 1])
-    if flat.dtype.kind == "f":
-        # Powers of two are the same on all ranks and in all runs.
-        numbers = flat.astype(np.float64)
-        powers = np.frexp(np.abs(numbers))[1] + _BEYOND
-        powers = np.where(np.isfinite(numbers), powers, 2 * _BEYOND) * np.sign(numbers)
-        return np.nan_to_num(powers).astype(np.int64), _octave
     if flat.dtype.kind == "S":
         flat = np.char.decode(flat, "utf-8", "replace")
     return flat, _text
@@ -182,15 +178,6 @@ def _keyed(flat: Array, edges: Sequence[float]) -> tuple[Array, Callable[[Any], 
 
 def _text(value: Any) -> str:
     return str(value).encode("utf-8", "replace").decode()
-
-
-def _octave(key: int) -> str:
-    """Returns the name of the numbers between two powers of two, above or below 0."""
-    if not key:
-        return "0"
-    high = math.inf if abs(key) == 2 * _BEYOND else math.ldexp(0.5, abs(key) - _BEYOND) * 2
-    text = "infinite" if high == math.inf else f"{high / 2:.12g} to {high:.12g}"
-    return text if key > 0 else f"minus ({text})"
 
 
 def _range(low: float, high: float) -> str:

@@ -322,15 +322,8 @@ def test_the_names_of_values() -> None:
     assert names_of(plain, np.array(["DE", "FR"])) == ["DE", "FR"]
     assert names_of(plain, np.array([b"DE", b"\xff"])) == ["DE", "�"]
     assert names_of(plain, np.array(["DE", "x"], object)) == ["DE", "x"]
-    numbers = [0, 0.5, 0.75, 1, -1, -1.5, np.nan, np.inf, 3]
-    assert names_of(plain, np.array(numbers, np.float32)) == [
-        *("0", "0.5 to 1", "0.5 to 1", "1 to 2", "minus (1 to 2)", "minus (1 to 2)"),
-        *("missing", "infinite", "2 to 4"),
-    ]
-    # The name of a number does not depend on the others.
-    assert [names_of(plain, np.array([float(each)]))[0] for each in numbers[:6]] == [
-        *("0", "0.5 to 1", "0.5 to 1", "1 to 2", "minus (1 to 2)", "minus (1 to 2)"),
-    ]
+    with pytest.raises(ValueError, match=r"Received: dtype.'float32'.*floats need `edges`, or"):
+        names_of(plain, np.array([0, 0.5], np.float32))
     assert names_of(Slice("x", missing=0), np.array([[1, 0], [2, 1]])) == ["1", "-", "2", "1"]
     assert names_of(Slice("x", missing=0), np.array([1, 0])) == ["1", "missing"]
     # A category in a column of floats has its name.
