@@ -114,8 +114,8 @@ class RecommenderMetrics:
         bins: A power of two, 64 to 65,536: half the number of cells of the score for the AUC and
             the curves. Cells adapt to the scores there are.
         thresholds: Thresholds of PR curves.
-        user_cells: Cells (32 bytes each) for the sample of users, and examples (40 bytes each) of
-            the sample of lists.
+        user_cells: Cells of the sample of users, and examples of the sample of lists: 32 bytes
+            each.
         sampled_rows: Sampled rows of each table.
         top: The number of most frequent ids to record.
         throughput: Whether to record throughput, the wait for data, and freshness.
