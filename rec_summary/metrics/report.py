@@ -257,7 +257,7 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
 
 def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     sample = state.sampled()
-    values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(sample).share)
+    values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(sample))
     for k in state.at:
         top = list_quality.top_of_lists(sample, k)
         for start, value in zip(tags.AT_K["lists"], top, strict=False):
@@ -276,7 +276,7 @@ def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: D
 
 def _read_pairs(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     sample = state.sampled()
-    values.put(f"xauc/{window}", list_quality.pairs_of_all(sample).share)
+    values.put(f"xauc/{window}", list_quality.pairs_of_all(sample))
     if sample.rows.size:
         values.put(f"xauc_sampled_share/{window}", sample.rate)
 

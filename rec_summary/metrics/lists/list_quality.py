@@ -43,19 +43,6 @@ class TopOfLists(NamedTuple):
     standard_error: float
 
 
-class OrderedPairs(NamedTuple):
-    """Pairs of examples with different labels.
-
-    Attributes:
-        share: The share of pairs in which the example with the higher label has the higher score;
-            pairs with equal scores count half. NaN without pairs.
-        pairs: The number of pairs.
-    """
-
-    share: float
-    pairs: float
-
-
 def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
     """Returns the metrics of the first `k` examples of each list.
 
@@ -98,8 +85,12 @@ def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
     )
 
 
-def pairs_in_lists(sample: SampledLists) -> OrderedPairs:
-    """Returns the pairs of examples of the same list, all lists together."""
+def pairs_in_lists(sample: SampledLists) -> float:
+    """Returns the share of the pairs of examples of a list that have the order of their labels.
+
+    Of pairs with different labels, it is the share in which the example with the higher label has
+    the higher score; pairs with equal scores count half. NaN without pairs.
+    """
     numbers = np.repeat(
         np.arange(len(sample.starts)), np.diff(np.append(sample.starts, sample.rows.size))
     )
@@ -107,8 +98,8 @@ def pairs_in_lists(sample: SampledLists) -> OrderedPairs:
     return _ordered_pairs(numbers, rows.scores, rows.labels, rows.counts)
 
 
-def pairs_of_all(sample: SampledLists) -> OrderedPairs:
-    """Returns all pairs of the examples, of whichever list."""
+def pairs_of_all(sample: SampledLists) -> float:
+    """Returns the same share of all pairs of the examples, of whichever list."""
     rows = sample.rows
     numbers = np.zeros(rows.size, np.intp)
     return _ordered_pairs(numbers, rows.scores, rows.labels, rows.counts)
@@ -174,14 +165,14 @@ def _sums(lists: Array, values: Floats, size: int = 0) -> Floats:
     return np.bincount(lists, values, size).astype(np.float64)
 
 
-def _ordered_pairs(lists: Array, scores: Floats, labels: Floats, counts: Floats) -> OrderedPairs:
-    """Returns the pairs within each list; every array has shape (rows,).
+def _ordered_pairs(lists: Array, scores: Floats, labels: Floats, counts: Floats) -> float:
+    """Returns the share of pairs within each list; every array has shape (rows,).
 
     Merge sort: by rising score, the pairs of a lower and an upper half are counted for halves of
     2, 4, 8 and more rows, all halves of a size at once.
     """
     if not len(scores):
-        return OrderedPairs(math.nan, 0.0)
+        return math.nan
     ranks = np.unique(labels, return_inverse=True)[1]
     total = _pairs_below(lists, ranks, counts)
     ties = np.lexsort((ranks, scores, lists))
@@ -202,7 +193,7 @@ def _ordered_pairs(lists: Array, scores: Floats, labels: Floats, counts: Floats)
         # Rows of the lower half with a lower label: of equal labels the upper half comes first.
         right += float(np.where(is_upper, weights, 0.0) @ (sums - np.repeat(sums[start], lengths)))
         size *= 2
-    return OrderedPairs((right + 0.5 * tied) / total if total else math.nan, total)
+    return (right + 0.5 * tied) / total if total else math.nan
 
 
 def _pairs_below(groups: Array, ranks: Array, counts: Floats) -> float:

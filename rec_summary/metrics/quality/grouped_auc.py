@@ -41,10 +41,7 @@ from rec_summary.metrics.quality.score_cells import (
 from rec_summary.metrics.state import (
     Array,
     Floats,
-    Scalable,
     Stored,
-    check_factor,
-    on_weight_grid,
     register,
     to_array,
 )
@@ -104,7 +101,7 @@ class UserBatch(NamedTuple):
 
 
 @register
-class UserScores(HashSample, Scalable):
+class UserScores(HashSample):
     """The weights of clicks and non-clicks by user and cell of the score, for a sample of users.
 
     All cells of a user are kept or none; users with the lowest hashes come first. Two users share a
@@ -242,13 +239,6 @@ class UserScores(HashSample, Scalable):
             raise ValueError(three_part("weigh_by", weigh_by, expected))
         self._compact()
         return _mean_auc(self._sample, self._rate, weigh_by)
-
-    def scale(self, factor: float) -> None:
-        """Multiplies all weights by `factor`, rounded so that sums stay exact."""
-        check_factor(factor)
-        self._compact()
-        weights = on_weight_grid(self._sample.weights * factor)
-        self._sample = self._sample._replace(weights=weights)
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``limit``, ``refused``, and users, codes and weights of cells."""

@@ -53,11 +53,6 @@ class TouchedOptions:
         """Whether the count is exact."""
         return self.size is not None and self.size <= self.exact_rows
 
-    @property
-    def error(self) -> float:
-        """The relative standard error of the count."""
-        return 0.0 if self.exact else 1.04 / math.sqrt(2**self.precision)
-
 
 @register
 class TouchedRows(State):
