@@ -204,9 +204,6 @@ class _Watcher:
 class RunReader:
     """Reads what is new in a run's files, in the order of wall times within a rank.
 
-    Scalars are taken as they are recorded. Evaluations that are in the lineage only, as MindSpore's
-    collector writes them, become values `eval/<metric>`, as those of our collector.
-
     Attributes:
         is_waiting: Whether reading stopped at damage that is soon tried again.
     """
