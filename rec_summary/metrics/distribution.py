@@ -267,18 +267,11 @@ def edges_of(values: npt.ArrayLike, bins: int = 10) -> npt.NDArray[np.float64]:
     """Returns edges of bins that hold about equally many of these values.
 
     Args:
-        values: Numbers; those that are not finite are skipped.
+        values: Numbers, one or more of them finite; the others are skipped.
         bins: The number of bins; there are fewer if values repeat.
-
-    Raises:
-        ValueError: There is no finite value.
     """
     finite = np.asarray(values, np.float64).ravel()
     finite = finite[np.isfinite(finite)]
-    if not finite.size:
-        raise ValueError(
-            three_part("the values of a reference", values, "one finite number or more")
-        )
     # Edges are values of the sample, so that rounding does not split repeated ones.
     shares = np.arange(1, bins) / bins
     edges: npt.NDArray[np.float64] = np.unique(np.quantile(finite, shares, method="higher"))

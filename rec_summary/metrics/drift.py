@@ -233,13 +233,7 @@ class ReferenceBuilder(State):
         return taken
 
     def reference(self) -> dict[str, Distribution]:
-        """Returns the reference of the examples taken so far.
-
-        Raises:
-            ValueError: There are none.
-        """
-        if not self._have:
-            raise ValueError(three_part("the reference", "no example", "one example or more"))
+        """Returns the reference of the examples taken so far, at least one."""
         reference = {}
         weights = np.concatenate(self._weights) if self._weights else None
         for name, parts in self._columns.items():

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_factor, register
+from rec_summary.metrics.state import Array, Floats, Scalable, Stored, register
 
 _LOWEST = -1074  # the exponent of the smallest float64 above zero
 _HUGE = 960  # an exponent above which `units_of` takes Python's integers
@@ -91,7 +91,7 @@ class ExactSum(Scalable):
 
     def scale(self, factor: float) -> None:
         """Multiplies the sum by `factor`, rounded down to a multiple of 2**-1074."""
-        numerator, denominator = check_factor(factor).as_integer_ratio()
+        numerator, denominator = factor.as_integer_ratio()
         self._units = self._units * numerator // denominator
 
     def arrays(self) -> dict[str, Array]:

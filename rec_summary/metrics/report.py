@@ -194,8 +194,7 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         curve = score_quality.pr_curve(order, detail.thresholds)
         values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = curve.as_array()
         diagram = score_quality.reliability(order)
-        parts = (diagram.predicted, diagram.observed, diagram.weights)
-        values.reliabilities[f"{tags.PREFIX}reliability/{window}"] = parts
+        values.reliabilities[f"{tags.PREFIX}reliability/{window}"] = diagram
         values.histograms[f"{tags.PREFIX}scores/{window}"] = _score_buckets(order)
 
 
@@ -228,7 +227,7 @@ def _score_buckets(order: ScoreOrder) -> tuple[Floats, Floats]:
 def _read_users(values: MetricValues, window: str, state: UserScores, detail: Detail) -> None:
     auc = state.gauc()
     values.put(f"gauc/{window}", auc.value)
-    values.put(f"gauc_by_user/{window}", state.gauc("users").value)
+    values.put(f"gauc_by_user/{window}", state.gauc(by_user=True).value)
     values.put(f"grouped_users/{window}", auc.users)
     values.put(f"grouped_standard_error/{window}", auc.standard_error)
     bound = auc.cell_error_bound + auc.bias_bound

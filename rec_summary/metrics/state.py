@@ -193,11 +193,7 @@ class Scalable(State):
     """A state that is a sum over examples, so that the weight of every example can be scaled."""
 
     def scale(self, factor: float) -> None:
-        """Multiplies the weight of every example by `factor`, in place.
-
-        Raises:
-            ValueError: `factor` is not a finite number above 0.
-        """
+        """Multiplies the weight of every example by `factor`, above 0, in place."""
         for part in self._states_of_parts():
             part.scale(factor)
 
@@ -257,17 +253,6 @@ def check_same(what: str, mine: object, theirs: object) -> None:
     """
     if type(mine) is not type(theirs) or mine != theirs:
         raise ValueError(three_part(f"{what} of a state to merge", theirs, f"{mine!r}"))
-
-
-def check_factor(factor: float) -> float:
-    """Returns a factor to scale a state with.
-
-    Raises:
-        ValueError: It is not a finite number above 0.
-    """
-    if not 0 < factor < float("inf"):
-        raise ValueError(three_part("factor", factor, "a finite number above 0"))
-    return float(factor)
 
 
 def on_weight_grid(weights: Floats) -> Floats:

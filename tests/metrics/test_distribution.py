@@ -143,11 +143,6 @@ def test_edges_of_a_sample_with_one_value() -> None:
     assert edges_of([3.0, 3.0, math.nan]).tolist() == [3.0]
 
 
-def test_edges_of_nothing() -> None:
-    with pytest.raises(ValueError, match="one finite number or more"):
-        edges_of([math.nan])
-
-
 def test_copies_and_arrays_are_independent() -> None:
     assert_independent(numbers([1.0]), lambda it: it.add([2.0]))
 

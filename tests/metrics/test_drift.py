@@ -153,11 +153,6 @@ def test_invalid_columns() -> None:
         builder.add({"b": [1]})
 
 
-def test_a_reference_of_nothing() -> None:
-    with pytest.raises(ValueError, match="one example or more"):
-        ReferenceBuilder(10).reference()
-
-
 def drift_of(first: np.ndarray, then: np.ndarray, weights: np.ndarray | None = None) -> DriftReport:
     builder = ReferenceBuilder(len(first))
     builder.add({"feature": first})

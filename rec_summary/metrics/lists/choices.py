@@ -23,7 +23,6 @@ from rec_summary.metrics.state import (
     Floats,
     Scalable,
     Stored,
-    check_factor,
     on_weight_grid,
     register,
 )
@@ -204,7 +203,7 @@ class ChoiceQuality(Scalable):
 
     def scale(self, factor: float) -> None:
         """Multiplies the weight of every example by `factor`, rounded so that sums stay exact."""
-        self.ranks = on_weight_grid(self.ranks * check_factor(factor))
+        self.ranks = on_weight_grid(self.ranks * factor)
         super().scale(factor)
 
     def arrays(self) -> dict[str, Array]:

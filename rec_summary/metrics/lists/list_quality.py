@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rec_summary.checks import check_int
 from rec_summary.metrics.lists.ranked_lists import SampledLists
 from rec_summary.metrics.quality.score_cells import starts_of
 from rec_summary.metrics.state import Array, Floats
@@ -51,11 +50,7 @@ def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
     Args:
         sample: The lists.
         k: At least 1.
-
-    Raises:
-        TypeError, ValueError: `k` is anything else.
     """
-    check_int("k", k)
     counts: Floats = np.zeros(0)
     if sample.rows.size:
         numbers = np.cumsum(np.diff(sample.rows.lists, prepend=sample.rows.lists[:1]) != 0)

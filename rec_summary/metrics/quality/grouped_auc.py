@@ -1,7 +1,7 @@
 """AUC within each user, averaged over a sample of users that fits a fixed memory.
 
 A click model ranks the items of one user against each other; pairs across users do not matter.
-GAUC is the mean of the users' AUC, weighted by their impressions or clicks (Zhu et al. 2017,
+GAUC is the mean of the users' AUC, weighted by their impressions (Zhu et al. 2017,
 "Optimized Cost per Click in Taobao Display Advertising"; Zhou et al. 2018, "Deep Interest
 Network"). Users without both a click and a non-click have no AUC and are left out.
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -226,19 +226,10 @@ class UserScores(HashSample):
         if len(beyond):
             self._lower(int(users[first[beyond[0]]]))
 
-    def gauc(
-        self, weigh_by: Literal["impressions", "clicks", "users"] = "impressions"
-    ) -> GroupedAuc:
-        """Returns GAUC, with users weighted by their impressions, their clicks, or all equally.
-
-        Raises:
-            ValueError: `weigh_by` is anything else.
-        """
-        if weigh_by not in ("impressions", "clicks", "users"):
-            expected = "'impressions', 'clicks' or 'users'"
-            raise ValueError(three_part("weigh_by", weigh_by, expected))
+    def gauc(self, *, by_user: bool = False) -> GroupedAuc:
+        """Returns GAUC, with users weighted by their impressions, or all equally (`by_user`)."""
         self._compact()
-        return _mean_auc(self._sample, self._rate, weigh_by)
+        return _mean_auc(self._sample, self._rate, by_user=by_user)
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``limit``, ``refused``, and users, codes and weights of cells."""
@@ -272,13 +263,13 @@ class UserScores(HashSample):
         return state
 
 
-def _mean_auc(sample: UserBatch, rate: float, weigh_by: str) -> GroupedAuc:
+def _mean_auc(sample: UserBatch, rate: float, *, by_user: bool) -> GroupedAuc:
     """Returns the mean of the users' AUC.
 
     Args:
         sample: The cells, by rising user and code.
         rate: The share of the id space that is sampled.
-        weigh_by: What the weight of a user is, as in `UserScores.gauc`.
+        by_user: As in `UserScores.gauc`.
     """
     users, codes, (negatives, positives) = sample
     starts = starts_of(users)
@@ -296,8 +287,7 @@ def _mean_auc(sample: UserBatch, rate: float, weigh_by: str) -> GroupedAuc:
     aucs = np.add.reduceat(positives * below, starts)[mixed] / pairs
     unknown = np.where(levels_of(codes) > 0, positives * negatives, 0.0)
     bounds = 0.5 * np.add.reduceat(unknown, starts)[mixed] / pairs
-    weights = {"clicks": clicks, "impressions": clicks + others, "users": np.ones(len(clicks))}
-    user_weights = weights[weigh_by][mixed]
+    user_weights = np.ones(len(mixed)) if by_user else (clicks + others)[mixed]
     total = float(user_weights.sum())
     value = float(aucs @ user_weights) / total
     chance = math.sqrt(1.0 - rate)

@@ -43,7 +43,6 @@ from rec_summary.metrics.state import (
     Floats,
     Scalable,
     Stored,
-    check_factor,
     on_weight_grid,
     register,
     to_array,
@@ -243,7 +242,6 @@ class ScoreOrder(Scalable):
 
     def scale(self, factor: float) -> None:
         """Multiplies all weights by `factor`, rounded so that sums stay exact."""
-        check_factor(factor)
         self._compact()
         self._weights = on_weight_grid(self._weights * factor)
 

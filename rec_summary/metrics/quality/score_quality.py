@@ -8,12 +8,10 @@ without a value, such as the calibration of a batch without clicks, is NaN.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from rec_summary.checks import check_int
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.state import Floats
 
@@ -22,8 +20,7 @@ LEAST_SCORE: Final = 1e-7
 """As in `LogLoss`."""
 
 
-@dataclass(frozen=True)
-class PrCurve:
+class PrCurve(NamedTuple):
     """Points of a precision-recall curve by rising threshold; every array has shape (points,).
 
     Attributes:
@@ -46,16 +43,7 @@ class PrCurve:
 
     def as_array(self) -> Floats:
         """Returns the rows of TensorBoard's PR curve plugin: TP, FP, TN, FN, precision, recall."""
-        return np.stack(
-            [
-                self.true_positives,
-                self.false_positives,
-                self.true_negatives,
-                self.false_negatives,
-                self.precision,
-                self.recall,
-            ]
-        )
+        return np.stack(self[1:])
 
 
 def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrCurve:
@@ -68,11 +56,7 @@ def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrC
             threshold with at least its recall. With thresholds even in score, nearly all points of
             a curve with few clicks would have a recall near 0. TensorBoard's tooltip labels points
             as if their thresholds were even in [0, 1].
-
-    Raises:
-        TypeError, ValueError: `num_thresholds` is anything else.
     """
-    check_int("num_thresholds", num_thresholds, 2)
     cells = order.scored()
     cuts = np.append(cells.apart, True)  # elsewhere a cell has scores on both sides
     clicks, others = _from_above(cells.positives)[cuts], _from_above(cells.negatives)[cuts]
@@ -198,8 +182,7 @@ def original_calibration(order: ScoreOrder, negative_rate: float) -> float:
     return float((cells.positives + negatives) @ original) / clicks
 
 
-@dataclass(frozen=True)
-class Reliability:
+class Reliability(NamedTuple):
     """Predicted and observed click rates of groups of rising scores; no group is empty.
 
     Attributes:
@@ -222,11 +205,7 @@ def reliability(order: ScoreOrder, groups: int = 10) -> Reliability:
     Args:
         order: The counts.
         groups: The maximum number of groups, at least 1.
-
-    Raises:
-        TypeError, ValueError: `groups` is anything else.
     """
-    check_int("groups", groups)
     cells = order.scored()
     weights = cells.positives + cells.negatives
     middles = (np.cumsum(weights) - 0.5 * weights) / max(weights.sum(), 1e-300)

@@ -125,14 +125,7 @@ class RowNorms(State):
             touched: Which of the rows were ever looked up, (s,), from `TouchedRows.touched`; None
                 if that is not known.
             quantiles: The quantiles of the norms to return, as shares of 0 to 1.
-
-        Raises:
-            ValueError: `touched` has another shape.
         """
-        if touched is not None and touched.shape != self.rows.shape:
-            raise ValueError(
-                three_part("the shape of touched", touched.shape, f"{self.rows.shape}")
-            )
         nan = float("nan")
         if not self.snapshots or not self.rows.size:
             shares = (nan,) * 3

@@ -23,28 +23,28 @@ def stream(rng, users, examples=40):
     return ids[order], scores[order], labels[order]
 
 
-def exact_gauc(ids, scores, labels, weigh_by="impressions"):
+def exact_gauc(ids, scores, labels, by_user=False):
     total = heavy = 0.0
     order = np.argsort(ids, kind="stable")
     for part in np.split(order, np.flatnonzero(np.diff(ids[order])) + 1):
         clicks = labels[part].sum()
         if 0 < clicks < len(part):
-            weight = clicks if weigh_by == "clicks" else len(part)
+            weight = 1 if by_user else len(part)
             total += weight * exact_auc(scores[part], labels[part])
             heavy += weight
     return total / heavy
 
 
-@pytest.mark.parametrize("weigh_by", ["impressions", "clicks"])
-def test_with_room_for_all_users_and_scores_it_is_exact(weigh_by):
+@pytest.mark.parametrize("by_user", [False, True])
+def test_with_room_for_all_users_and_scores_it_is_exact(by_user):
     data = stream(np.random.default_rng(0), 500)
     state = UserScores(cells=1 << 16, per_user=1024)
     state.update(*data)
-    result = state.gauc(weigh_by)
+    result = state.gauc(by_user=by_user)
     assert result.rate == 1
     assert (result.standard_error, result.bias_bound, result.cell_error_bound) == (0, 0, 0)
     assert result.sampled == 500
-    assert result.value == pytest.approx(exact_gauc(*data, weigh_by), abs=1e-12)
+    assert result.value == pytest.approx(exact_gauc(*data, by_user), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -187,8 +187,6 @@ def test_mistakes_are_reported():
         UserScores(per_user=8)
     with pytest.raises(ValueError, match="seed is invalid"):
         UserScores(seed=1 << 63)
-    with pytest.raises(ValueError, match="weigh_by is invalid"):
-        UserScores().gauc("scores")
     with pytest.raises(ValueError, match="seed of a state to merge"):
         UserScores(seed=1).merge(UserScores(seed=2))
 

@@ -204,18 +204,6 @@ def test_nothing_counted_is_nan():
     assert math.isnan(LogLoss().calibration_free_entropy())
 
 
-@pytest.mark.parametrize(
-    ("call", "what"),
-    [
-        (lambda h: pr_curve(h, 1), "num_thresholds"),
-        (lambda h: reliability(h, 0), "groups"),
-    ],
-)
-def test_mistakes_are_reported(call, what):
-    with pytest.raises(ValueError, match=f"^{what} is invalid"):
-        call(ScoreOrder())
-
-
 @pytest.mark.parametrize("precision", [0.2, 0.5, 0.9, 1.0])
 def test_the_threshold_at_a_precision_is_the_lowest_one_of_scikit_learn(precision):
     random = np.random.default_rng(5)

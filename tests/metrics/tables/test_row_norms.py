@@ -125,8 +125,6 @@ def test_invalid_rows(rows: list[object]) -> None:
         RowNorms(np.array(rows), 3)
 
 
-def test_values_and_flags_of_another_shape() -> None:
+def test_values_of_another_shape() -> None:
     with pytest.raises(ValueError, match="the shape of the rows"):
         RowNorms(ROWS, 3).snapshot(TABLES[0])
-    with pytest.raises(ValueError, match="the shape of touched"):
-        state(ROWS).report(np.ones(3, bool))
