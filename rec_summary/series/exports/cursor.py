@@ -36,7 +36,7 @@ def decode_as(kind: type[State], data: bytes) -> State | None:
     try:
         raw = json.loads(data, parse_int=_integer)
         return convert(raw, kind, str_keys=True, dec_hook=_decode_message)
-    except (ValueError, RecursionError, ValidationError):
+    except (ValueError, RecursionError, ValidationError, DecodeError):
         return None
 
 
@@ -96,7 +96,4 @@ def _encode_message(message: Message) -> str:
 
 
 def _decode_message(kind: Any, value: Any) -> Any:
-    try:
-        return kind.FromString(base64.b64decode(value, validate=True))
-    except (TypeError, DecodeError) as error:
-        raise ValueError("no such message") from error
+    return kind.FromString(base64.b64decode(value, validate=True))

@@ -51,10 +51,11 @@ def continues(run: Run, state: FilesRead, records: NewRecords) -> bool:
 def compacted(run: Run, state: FilesRead) -> set[str]:
     """Returns the names of files that were read and that compacted files have replaced."""
     made = [file.name for file in run.files if file.name.last is not None]
-    names = state.files.keys() - {os.path.basename(file.path) for file in run.files if made}
+    if not made:
+        return set()
     return {
         name
-        for name in (names if made else ())
+        for name in state.files.keys() - {os.path.basename(file.path) for file in run.files}
         if (parsed := parse_name(name)) is not None and any(new.covers(parsed) for new in made)
     }
 

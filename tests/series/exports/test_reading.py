@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind, RecordName
-from rec_summary.records.reading.runs import Run, list_files
-from rec_summary.series.exports.reading import FilesRead, continues, is_replaced
+from rec_summary.records.reading.runs import RecordFile, Run, list_files
+from rec_summary.series.batch import Batch
+from rec_summary.series.exports.reading import FileReader, FilesRead, continues, is_replaced
 from rec_summary.series.new_records import NewRecords, ReadPosition
 from rec_summary.series.report import Report
 from rec_summary.series.values import Writers
+from tests.support.record_dirs import event, scalar
 
 
 def name(stamp: int, rank: int = 0, kind: Kind = Kind.SUMMARY) -> RecordName:
@@ -20,7 +23,9 @@ def name(stamp: int, rank: int = 0, kind: Kind = Kind.SUMMARY) -> RecordName:
 
 FIRST, SECOND, THIRD = map(name, (1, 2, 3))
 LINEAGE = name(1, kind=Kind.LINEAGE)
-COMPACTED = RecordName(1, 0, "host", Kind.SUMMARY, last=2, generation=1)
+COMPACTED, NEXT = (
+    RecordName(first, 0, "host", Kind.SUMMARY, last=first + 1, generation=1) for first in (1, 3)
+)
 ANOTHER_RANK = name(2, rank=1)
 
 
@@ -47,6 +52,8 @@ def read_of(names: list[RecordName], offset: int = 10) -> FilesRead:
         pytest.param([THIRD], [SECOND, THIRD], True, id="an older one that came late"),
         pytest.param([FIRST, SECOND], [COMPACTED], True, id="compacted"),
         pytest.param([FIRST, SECOND, THIRD], [COMPACTED, THIRD], True, id="two of three compacted"),
+        pytest.param([FIRST, SECOND, THIRD], [COMPACTED, NEXT], True, id="compacted to two"),
+        pytest.param([FIRST, LINEAGE], [COMPACTED], False, id="compacted, without the lineage"),
     ],
 )
 def test_the_files_go_on(
@@ -65,3 +72,31 @@ def test_a_file_that_is_smaller_than_what_was_read_is_replaced(
     state = read_of([FIRST, SECOND], offset)
     assert is_replaced(run, state, NewRecords(Report())) == expected
     assert continues(run, state, NewRecords(Report())) != expected
+
+
+class Reader(FileReader):
+    """Reads the steps."""
+
+    def read(self) -> list[int]:
+        """Reads what is new."""
+        self.steps: list[int] = []
+        for _ in self._read_files(final=True):
+            pass
+        return self.steps
+
+    def _take(self, file: RecordFile, batch: Batch) -> None:
+        self.steps += batch.steps.tolist()
+
+
+def test_files_with_something_new_are_counted(tmp_path: Path) -> None:
+    """Not one that ends with damage, which is tried again."""
+    first, second = (frame(event(n, scalar("loss", n)).SerializeToString()) for n in (1, 2))
+    (tmp_path / str(FIRST)).write_bytes(first + b"no record: nothing behind it can be read")
+    report, state = Report(), read_of([])
+    records = NewRecords(report)
+    for data, steps, count in ((first, [1, 1], 2), (first, [], 2), (first + second, [2], 3)):
+        (tmp_path / str(SECOND)).write_bytes(data)
+        run = Run("run", str(tmp_path), tuple(list_files(str(tmp_path))))
+        assert Reader(run, report, records, state).read() == steps
+        assert report.files == count
+    assert [problem.offset for problem in report.problems] == [len(first)]

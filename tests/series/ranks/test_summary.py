@@ -166,6 +166,21 @@ def test_a_restart_supersedes_what_is_behind_it(is_live):
     assert histories["loss"].steps.tolist() == list(range(1, 81))
 
 
+@pytest.mark.parametrize("is_live", [False, True])
+def test_the_history_has_the_values_that_a_restart_records_again(is_live):
+    summary = RankSummary()
+    for number, steps, after in ((1, range(1, 51), 0), (2, range(31, 61), 100)):
+        for rank in (0, 1):
+            times = ((step, START + after + step / 4) for step in steps)
+            give(summary, rank, [event(step, scalar("loss", number), at=at) for step, at in times])
+        if is_live:
+            points(summary)
+    points(summary)
+    [history] = [each for each in summary.histories() if each.measure == "loss"]
+    assert history.steps.tolist() == list(range(1, 61))
+    assert history.values.tolist() == [[1.0] * 30 + [2.0] * 30] * 2
+
+
 def test_ranks_that_do_not_go_back_at_a_restart_do_not_hold_up_the_others():
     summary = RankSummary()
     give(summary, 0, events(0, range(1, 51)))
