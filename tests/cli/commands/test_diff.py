@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.support.command import flat, run
+from tests.support.corpus import graph_event, losses, put
 from tests.support.record_dirs import event, scalar, write_segment
 
 
@@ -39,6 +40,26 @@ def test_json_has_all_that_differs(three_runs: Path) -> None:
     found = json.loads(done.stdout)
     assert (done.returncode, found["same"], found["graph"]) == (1, False, None)
     assert {"name": "learning_rate", "values": [0.1, 0.001]} in found["facts"]["parameters"]
+
+
+def test_the_graph_the_curves_and_the_tags_of_one_run_are_printed(tmp_path: Path) -> None:
+    wider = graph_event()
+    for name in ("9", "10"):
+        number = int(name) - 8
+        wider.graph_def.node.add(name=name, full_name=f"Default/net/ReLU-op{number}")
+    apart = losses(range(1, 5), tag="late"), losses(range(31, 35), tag="late")
+    put(tmp_path / "1", graph_event(), *losses(range(1, 21)), *apart[0], *losses([21], tag="old"))
+    first, second = losses(range(1, 11)), losses(range(11, 21), salt=3)
+    put(tmp_path / "2", wider, *first, *second, *apart[1], *losses([21], tag="new"))
+    done = run("diff", tmp_path / "1", tmp_path / "2", "--wide")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "graph: 7 nodes, 9 nodes" in done.stdout
+    assert ["+", "Default/net/ReLU", "×2"] in lines
+    assert ["late", "no", "common", "step"] in lines
+    assert ["loss", "11", "11"] in [line[:3] for line in lines]
+    assert ["-", "old"] in lines
+    assert ["+", "new"] in lines
 
 
 def test_a_tree_of_runs_is_refused_with_their_names(three_runs: Path) -> None:
