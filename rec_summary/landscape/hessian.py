@@ -74,54 +74,71 @@ def hessian_plane(
     for name, value in origin.items():
         model.set(name, value)
     loss = float(model.loss())
-    start = _flattened(origin, names)
-    step = max(_STEP, _ROUNDING * float(np.linalg.norm(start)))
-    moves = moving(trajectory, origin, names, touched_only=touched_only)
-    free = np.flatnonzero(_flattened(moves, names))
+    moves = _flattened(moving(trajectory, origin, names, touched_only=touched_only), names)
+    free = np.flatnonzero(moves)
     if free.size < _FEWEST:
         expected = f"at least {_FEWEST}: choose other parameters"
-        raise SourceError(three_part("how many numbers move along a Hessian", free.size, expected))
+        raise SourceError(three_part("the size of a Hessian", free.size, expected))
 
-    def spread(vector: Floats) -> Floats:
-        full = np.zeros(start.size)
-        full[free] = vector
-        return full
-
-    def gradient(point: Floats) -> Floats:
-        for name, value in _split(point, origin, names).items():
-            model.set(name, value.astype(origin[name].dtype))
-        return _flattened(model.gradient(names), names)
-
-    def product(vector: Floats) -> Floats:
-        vector = vector.reshape(-1)
-        length = float(np.linalg.norm(vector))
-        if not length:
-            return np.zeros_like(vector)
-        away = spread(vector * (step / length))
-        difference: Floats = gradient(start + away) - gradient(start - away)
-        return difference[free] * (length / (2 * step))
-
-    operator = LinearOperator((free.size, free.size), matvec=product, dtype=np.float64)
-    begin = np.random.default_rng(seed).standard_normal(start.size)[free]
+    hessian = _Hessian(model, origin, names, free)
+    operator = LinearOperator((free.size, free.size), matvec=hessian.product, dtype=np.float64)
+    begin = np.random.default_rng(seed).standard_normal(moves.size)[free]
     values, vectors = eigsh(operator, k=2, which="LA", v0=begin, tol=_TOLERANCE)
     order = np.argsort(values)[::-1]
     values, vectors = values[order], vectors[:, order]
     # The sign of an eigenvector is free.
     vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])
     axes = [_axis(float(value), loss, size) for value in values]
-    first, second = (
-        {n: v.astype(np.float32) for n, v in _split(spread(vectors[:, i]), origin, names).items()}
-        for i in (0, 1)
-    )
     return Plane(
         origin=origin,
-        first=first,
-        second=second,
+        first=hessian.direction(vectors[:, 0]),
+        second=hessian.direction(vectors[:, 1]),
         x=axes[0],
         y=axes[1],
         method=HESSIAN,
         eigenvalues=tuple(float(value) for value in values),
     )
+
+
+class _Hessian:
+    """The Hessian of the loss at a point, for the values that move: its products with vectors."""
+
+    def __init__(
+        self,
+        model: DifferentiableModel,
+        origin: Vector,
+        names: Sequence[str],
+        free: npt.NDArray[np.intp],
+    ) -> None:
+        """Takes the point `origin`; `free` are the places of the values that move in it."""
+        self._model, self._origin, self._names, self._free = model, origin, names, free
+        self._point = _flattened(origin, names)
+        self._step = max(_STEP, _ROUNDING * float(np.linalg.norm(self._point)))
+
+    def product(self, vector: Floats) -> Floats:
+        """Returns the product with a vector of the values that move."""
+        vector = vector.reshape(-1)
+        length = float(np.linalg.norm(vector))
+        if not length:
+            return np.zeros_like(vector)
+        away = self._spread(vector * (self._step / length))
+        difference = self._gradient(self._point + away) - self._gradient(self._point - away)
+        return difference[self._free] * (length / (2 * self._step))
+
+    def direction(self, vector: Floats) -> Vector:
+        """Returns a vector of the values that move as a direction of all parameters."""
+        parts = _split(self._spread(vector), self._origin, self._names)
+        return {name: part.astype(np.float32) for name, part in parts.items()}
+
+    def _spread(self, vector: Floats) -> Floats:
+        full = np.zeros(self._point.size)
+        full[self._free] = vector
+        return full
+
+    def _gradient(self, point: Floats) -> Floats:
+        for name, value in _split(point, self._origin, self._names).items():
+            self._model.set(name, value.astype(self._origin[name].dtype))
+        return _flattened(self._model.gradient(self._names), self._names)
 
 
 def _axis(eigenvalue: float, loss: float, size: int) -> Floats:
