@@ -82,10 +82,10 @@ def _fill_operation(message: lineage_pb2.Operation, operation: Any) -> None:
         _fill_parameter(message.operationParam, "tensor_op_name", str(operation))
         return
     for key, value in operation.items():
-        numbers = isinstance(value, (list, tuple)) and value
-        if numbers and all(type(item) is int and item in _INT32 for item in value):
+        is_filled_list = isinstance(value, (list, tuple)) and value
+        if is_filled_list and all(type(item) is int and item in _INT32 for item in value):
             message.size.extend(value)
-        elif numbers and all(type(item) in (int, float) for item in value):
+        elif is_filled_list and all(type(item) in (int, float) for item in value):
             message.weights.extend(value)
         else:
             _fill_parameter(message.operationParam, key, value)

@@ -97,7 +97,9 @@ class Participant(Struct):
 
 
 @contextlib.contextmanager
-def chosen(named: str, way: str, rank: int, who: Participant, lock: str | None) -> Iterator[Choice]:
+def chosen_directory(
+    named: str, way: str, rank: int, who: Participant, lock: str | None
+) -> Iterator[Choice]:
     """Chooses the directory of a training; no other process chooses meanwhile.
 
     Open the record files in the context: a rank that chooses next sees that this one is alive.
@@ -131,7 +133,7 @@ def chosen(named: str, way: str, rank: int, who: Participant, lock: str | None) 
         yield Choice(path, differences, resumes, other, continues)
 
 
-def evaluated(named: str, network: Settings) -> str:
+def evaluation_directory(named: str, network: Settings) -> str:
     """Returns the directory of the last training of a network; one line says what is unusual.
 
     Args:

@@ -29,7 +29,7 @@ from rec_summary.training.run_directory import (
     Choice,
     Participant,
     announce,
-    chosen,
+    chosen_directory,
     other_writer,
 )
 from tests.support.waiting import PATIENCE_SECS
@@ -50,7 +50,7 @@ class Training:
         self, settings: dict[str, str], rank: int = 0, size: int = 1, way: str | None = None
     ) -> Choice:
         who = Participant(settings, size)
-        with chosen(str(self.named), way or self.way, rank, who, None) as choice:
+        with chosen_directory(str(self.named), way or self.way, rank, who, None) as choice:
             self._writers.append(RunWriter(choice.path, rank))
         return choice
 
@@ -196,7 +196,7 @@ def test_all_ranks_come_to_the_same_directory_below(
 
 def _begin(named: str, rank: int, gate: Any, results: Any, done: Any) -> None:
     gate.wait()
-    with chosen(named, SIBLING, rank, Participant(OTHER, 2), None) as choice:
+    with chosen_directory(named, SIBLING, rank, Participant(OTHER, 2), None) as choice:
         writer = RunWriter(choice.path, rank)
     results.put(choice.path)
     done.wait()
@@ -271,10 +271,10 @@ def test_a_second_writer_is_warned_of_the_first(training: Training) -> None:
 
 PROGRAM = """
 import sys
-from rec_summary.training.run_directory import SIBLING, Participant, chosen
+from rec_summary.training.run_directory import SIBLING, Participant, chosen_directory
 from rec_summary.records.writing.run_writer import RunWriter
 if sys.argv[2] == "collector":
-    with chosen(sys.argv[1], SIBLING, 0, Participant({}, 1), None) as choice:
+    with chosen_directory(sys.argv[1], SIBLING, 0, Participant({}, 1), None) as choice:
         writer = RunWriter(choice.path)
 else:
     writer = RunWriter(sys.argv[1])

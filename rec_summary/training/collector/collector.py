@@ -60,8 +60,8 @@ from rec_summary.training.run_directory import (
     Choice,
     Participant,
     announce,
-    chosen,
-    evaluated,
+    chosen_directory,
+    evaluation_directory,
 )
 from rec_summary.training.signals import InterruptSignals, end_waits
 from rec_summary.training.step_view import StepView
@@ -218,7 +218,7 @@ class SummaryCollector(Callback):
         self._depth = 0  # fit enters its callbacks again for each evaluation
         self._progress = Progress()
         self._run: TrainRun | None = None
-        self._parameters: dict[str, Any] = {}  # the shapes of the last one's, by name
+        self._parameters: dict[str, Any] = {}  # shapes of the last network's parameters, by name
         self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
@@ -265,7 +265,7 @@ class SummaryCollector(Callback):
             self._signals.__exit__(*error)
 
     def _close(self, error: BaseException | None) -> None:
-        """Completes what is open, and logs what is unusual about it."""
+        """Completes the records and closes them; logs an interruption, and failures."""
         self._finish(error)
         self._recorder.close()
         if self._checkpoints is not None:
@@ -375,11 +375,11 @@ class SummaryCollector(Callback):
     @_guarded
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files if training has not."""
-        operators.deliver()  # those of a training step that has just ended
+        operators.deliver()  # the values of the training step that has just ended
         options = self._options
         if self._is_new and options.run_directory != SAME:
             network = network_settings(StepView(run_context), self._troubles)
-            self._recorder.directory = evaluated(options.files.directory, network)
+            self._recorder.directory = evaluation_directory(options.files.directory, network)
         self._open(lineage.this_environment())
 
     @_guarded
@@ -393,15 +393,18 @@ class SummaryCollector(Callback):
     @_guarded
     def on_eval_end(self, run_context: Any) -> None:
         """Records the metrics of the evaluation."""
-        if self._run is not None:  # of `fit`: what it has put out belongs to no step of training
+        if self._run is not None:  # in `fit`: its values belong to no step of training
             operators.discard()
         self._record_evaluation(StepView(run_context))
 
     def _check_begin(self, view: StepView) -> None:
-        """Reports what mixes the values of trainings, or counts them twice."""
+        """Reports a collector that mixes the values of trainings, or counts them twice."""
         if self._run is not None:
-            text = "a training begins before the last one has ended; use a SummaryCollector for "
-            self._troubles.report("callbacks", text + "each, and once among its callbacks")
+            self._troubles.report(
+                "callbacks",
+                "a training begins before the previous one has ended: use one SummaryCollector for "
+                "each training, and list it once among the callbacks",
+            )
         parameters: dict[str, Any] = {}
         with self._troubles.attempt("parameters of the network"):
             # Names of their own stay where mixed precision or a loss puts cells around others.
@@ -409,8 +412,11 @@ class SummaryCollector(Callback):
             if network is not None:
                 parameters = {param.name: param.shape for param in network.get_parameters()}
         if self._parameters and parameters and self._parameters != parameters:
-            text = "this training has another network than the last one, and goes on in its series;"
-            self._troubles.report("another network", text + " use a SummaryCollector for each")
+            self._troubles.report(
+                "another network",
+                "this training has another network than the previous one, and its values continue "
+                "the same series: use one SummaryCollector for each network",
+            )
         self._parameters = parameters
 
     def _begin(self, view: StepView, environment: RunState, run: TrainRun) -> Choice:
@@ -422,7 +428,7 @@ class SummaryCollector(Callback):
         settings = training_settings(view, run.data, run.optimizers, options, self._troubles)
         who = Participant(settings, environment.rank_size)
         named, lock = options.files.directory, options.files.durability.lock
-        with chosen(named, options.run_directory, environment.rank, who, lock) as choice:
+        with chosen_directory(named, options.run_directory, environment.rank, who, lock) as choice:
             self._recorder.directory = choice.path
             self._open(environment)
         if self._recorder.is_open:
@@ -433,7 +439,7 @@ class SummaryCollector(Callback):
         """Checks for requests; the writer's thread calls this."""
         self._control.poll()
         stop, run = self._control.requested_stop, self._run
-        if stop is not None and run is not None:  # it waits for data
+        if stop is not None and run is not None:  # no step has come: training waits for data
             run.stop(stop)
             end_waits()
 
@@ -444,14 +450,14 @@ class SummaryCollector(Callback):
             answers = [self._carry_out(applied, run) for applied in control.apply(step)]
             with self._troubles.attempt("control"):
                 run.use(control.options, control.in_force())
-            # Who reads an answer finds what it says in the lineage.
+            # Before the answers: a reader of an answer finds its settings in the lineage.
             self._refresh_lineage(run, RunState.RUNNING)
             for answer in answers:
                 self._recorder.write_message(answer.note(step))
             self._recorder.flush(0)
 
     def _carry_out(self, applied: Applied, run: TrainRun) -> Applied:
-        """Carries out the actions of a request; returns it with what has failed."""
+        """Carries out the actions of a request; returns it with the failure, if there is one."""
         request = applied.request
         if request is None or applied.refusal is not None:
             return applied
@@ -464,7 +470,7 @@ class SummaryCollector(Callback):
             if request.settings:
                 refusal += "; the settings are in force"
         if "stop" in request.actions:
-            # The other ranks end: alone, this one would wait for them for ever.
+            # The other ranks stop as well: a rank that goes on waits for them for ever.
             if refusal is None or self._rank_size > 1:
                 run.stop(request)
             else:
@@ -510,8 +516,9 @@ class SummaryCollector(Callback):
         if record is not None:
             self._recorder.write(record)
         else:
-            text = "there is no computation graph in PyNative mode; graph mode has one"
-            self._troubles.report("graph", text)
+            self._troubles.report(
+                "graph", "there is no computation graph in PyNative mode; graph mode has one"
+            )
 
     def _refresh_lineage(self, run: TrainRun, status: RunState.Status, reason: str = "") -> None:
         if self._options.collect.train_lineage and self._recorder.is_open:
@@ -540,7 +547,7 @@ class SummaryCollector(Callback):
 
         Args:
             signal_name: The name of the signal.
-            stuck: Whether the main thread is in MindSpore, which is asked for nothing then.
+            stuck: Whether the main thread is inside MindSpore: no value is read from it then.
         """
         run = self._run
         if not stuck:

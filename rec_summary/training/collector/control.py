@@ -41,7 +41,7 @@ class Setting:
 
     Attributes:
         check: Returns a valid value; raises TypeError or ValueError if it is invalid.
-        absent: What the option is where it is None, as text.
+        absent: The text that stands for None.
     """
 
     check: Callable[[str, Any], Any]
@@ -105,10 +105,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Applied:
-    """What a step brings.
+    """What happens at a step: a request is applied or refused, or a change ends.
 
     Attributes:
-        request: The request; None where a change is over.
+        request: The request; None if a change ends.
         text: What was done, in a line.
         refusal: Why it was refused; None if it was not.
     """
@@ -139,7 +139,7 @@ class Control:
 
     Attributes:
         options: The options in force.
-        requested_stop: A request to stop at the next step, if none has come for a second.
+        requested_stop: A request to stop at the next step, if it has waited for a second.
     """
 
     def __init__(self, options: CollectorOptions, troubles: Troubles) -> None:
@@ -154,10 +154,10 @@ class Control:
         self._troubles = troubles
         self._directory: str | None = None
         self._version: FileVersion | None = None
-        self._known: set[str] = set()  # identities
+        self._known: set[str] = set()  # the ids of requests
         # The writer's thread appends to it, and the training thread takes from it.
         self._arrived: collections.deque[tuple[Request, str | None]] = collections.deque()
-        self._waiting: list[tuple[Request, str | None]] = []  # for a step
+        self._waiting: list[tuple[Request, str | None]] = []  # until their step
         self._changes: list[Change] = []
         self._next = math.inf  # the next step of a request, or at which a change is over
 

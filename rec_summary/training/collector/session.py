@@ -99,7 +99,7 @@ class TrainRun:
         Args:
             view: The callback arguments.
             environment: The process that trains.
-            progress: Of earlier runs, which this run continues.
+            progress: The progress of earlier runs, which this run continues.
             options: The collector's options.
             troubles: Receives every failure.
         """
@@ -198,7 +198,7 @@ class TrainRun:
         Args:
             status: The status of the run.
             reason: Why it has ended.
-            stuck: Whether MindSpore is asked for no value, because it may never answer.
+            stuck: Whether no value is read from MindSpore, because it may never answer.
         """
         self._lineage_written = time.monotonic()
         loss = None

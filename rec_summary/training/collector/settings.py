@@ -134,7 +134,7 @@ def _text(value: Any) -> str:
         text = f"{value:.7g}"  # float32 has no more digits
     elif isinstance(value, (str, int, np.generic, type(None))):
         text = str(value)
-    else:  # its text may have an address
+    else:  # its repr may contain a memory address
         text = str(getattr(value, "__qualname__", type(value).__name__))
     if len(text) <= _LONGEST:
         return text

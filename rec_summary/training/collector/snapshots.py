@@ -49,7 +49,7 @@ class Snapshots:
         with troubles.attempt("learning rate"):
             self._rates = LearningRates(optimizers)
         self._all: list[Any] = []  # parameters
-        # A constant one (a float) is a hyper-parameter.
+        # A constant loss scale (a float) is a hyper-parameter, not a series.
         scale = getattr(view.network, "scale_sense", None)
         self._scale = scale if isinstance(scale, Tensor) else None
         with troubles.attempt("histogram"):
@@ -64,7 +64,7 @@ class Snapshots:
         self.use(options)
 
     def use(self, options: CollectorOptions) -> None:
-        """Collects something else from now on."""
+        """Collects what other options say, from now on."""
         if options.gradients != self._measured:
             self._measure(options.gradients)
         self._options = options

@@ -203,7 +203,7 @@ class GradientReader:
         named = ", ".join(f"{name} {share:.3g}" for name, share in layers[:_MOST_LAYERS])
         more = f" and {len(layers) - _MOST_LAYERS} more" if len(layers) > _MOST_LAYERS else ""
         before = f"step {self._finite_at}" if self._finite_at else "no measured step"
-        text = f"step {self._step}, as shares of layers: {named}{more}; all were finite at {before}"
+        text = f"step {self._step}, share of each layer: {named}{more}; all were finite at {before}"
         self._troubles.report("gradients are not finite", text)
         for name, share in layers[:_MOST_LAYERS]:
             yield f"not_finite_share/{name}", float(share)

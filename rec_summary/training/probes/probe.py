@@ -32,7 +32,7 @@ at_compile_time: Callable[[_Function], _Function] = ops.constexpr
 _scalar: Final = ops.ScalarSummary()
 _tensor: Final = ops.TensorSummary()
 _half_squares: Final = ops.L2Loss()
-_left_out: set[Operator] = set()  # of a graph, because nobody wanted them
+_left_out: set[Operator] = set()  # probes that a graph leaves out: nobody wanted them
 
 
 def probe(name: str, value: Any, gradient: bool = False) -> Any:

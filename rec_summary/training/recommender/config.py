@@ -175,7 +175,7 @@ class RecommenderMetrics:
                 check_source(name, getattr(self, name))
         if self.label_times is not None and self.event_times is None:
             raise ValueError(
-                three_part("event_times", None, "where the times are, as label_times is given")
+                three_part("event_times", None, "the place of the times, which label_times needs")
             )
         ids = self._set("ids", _check_mapping("ids", self.ids))
         for key, value in ids.items():
@@ -193,7 +193,7 @@ class RecommenderMetrics:
         if slices and not tasks and self.predictions is None:
             raise ValueError(three_part("slices", sorted(slices), "none without predictions"))
         if LABEL_AGE in slices and self.label_times is not None:
-            expected = "another name, which is that of the age of labels"
+            expected = "another name: label_times gives a slice of this name"
             raise ValueError(three_part("a name of slices", LABEL_AGE, expected))
         unknown_ids = self._set("unknown_ids", _check_mapping("unknown_ids", self.unknown_ids))
         for table, value in unknown_ids.items():
@@ -240,7 +240,7 @@ class RecommenderMetrics:
         for name, unset in _OF_ONE_TASK.items():
             value = getattr(self, name)
             if self.tasks and value != unset:
-                expected = f"{unset!r}, where tasks are given, which have options of their own"
+                expected = f"{unset!r} beside tasks: set this option in each Task"
                 raise ValueError(three_part(name, value, expected))
         given = self.predictions is not None, self.labels is not None
         if given[0] != given[1] and not (given[0] and self.task == "retrieval"):
@@ -249,7 +249,7 @@ class RecommenderMetrics:
         for name in ("users", "weights", "lists"):
             value = getattr(self, name)
             if self.predictions is None and value is not None:
-                expected = "None, where there are no predictions"
+                expected = "None without predictions"
                 raise ValueError(three_part(name, value, expected))
 
     def _check_metrics_of_slices(self) -> None:

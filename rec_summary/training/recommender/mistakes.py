@@ -139,7 +139,7 @@ class TaskMistakes:
                 text += "network predicts nothing, or `predictions` is another of its outputs"
                 self.report("constant predictions", text)
             elif kind == "clicks" and labels.has_fractions and scores.are_only_0_and_1:
-                text = "all predictions are 0 or 1, and labels are between: exchange them"
+                text = "all predictions are 0 or 1, and labels are between them: exchange them"
                 self.report("predictions and labels", text)
             elif self._task.logits and self._are_squeezed():
                 text = f"all {scores.count:,} since the last report were between 0 and 1 before"

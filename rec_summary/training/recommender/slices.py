@@ -78,7 +78,7 @@ class Slice:
         object.__setattr__(self, "edges", edges)
         check_int("new", self.new, 0, 255)
         if self.new and edges:
-            raise ValueError(three_part("new", self.new, "0, as there are edges"))
+            raise ValueError(three_part("new", self.new, "0 for a slice with edges"))
         check_type("names", self.names, Mapping, _NAMES)
         object.__setattr__(self, "names", dict(self.names))
         for number, name in self.names.items():

@@ -201,7 +201,7 @@ class RankMetrics:
         for name, seen in self._seen.items():
             mistaken = seen.mistaken(self._slices[name].new)
             if mistaken > _MISTAKEN:
-                text = f"{mistaken:.0%} of new ids are taken for known ones: there are too many ids"
+                text = f"{mistaken:.0%} of new ids are counted as known: there are too many ids"
                 self._troubles.report(f"recommender metrics: slice {name}", text)
         for name, meter in self._drifts.items():
             for group, state in meter.end_interval().items():
