@@ -22,7 +22,7 @@ _SECRET: Final = re.compile(
     r"[^\s\"'&,;<>)\]}]+"
 )
 _KEY_ID: Final = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")  # the form of AWS access keys
-_MOST_PARTS: Final = 32  # of the secret of one URL: each is searched for in every text
+_MOST_PARTS: Final = 32  # of a URL's secret; each is searched for in every text
 
 _secrets: Final[list[str]] = []  # of URLs, with nothing around them; the longest first
 

@@ -94,7 +94,7 @@ class _Failures:
         self._is_failing = False
 
     def note(self, failure: str | None) -> None:
-        """Records a failure; None if it works again."""
+        """Reports a failure if it is the first; None says that delivery works again."""
         if failure is not None and not self._is_failing:
             with contextlib.suppress(OSError):  # nobody reads standard error any more
                 self._complain(failure)

@@ -26,7 +26,7 @@ class LastValue(NamedTuple):
 
 @dataclass
 class LastOfRun:
-    """What a run was like when it was read last.
+    """The state of a run at its last reading.
 
     Attributes:
         run: The run, with its files.
@@ -101,12 +101,12 @@ class LastValues:
         self._selection = selection
 
     def take(self, name: str, run: Run, news: NewData) -> None:
-        """Adds what records say.
+        """Adds the data of new records.
 
         Args:
             name: The run's name.
             run: The run.
-            news: What they say; at least one record.
+            news: The data of at least one record.
         """
         with self.lock:
             entry = self.runs.setdefault(name, LastOfRun(run))
@@ -131,12 +131,12 @@ class LastValues:
                 )
 
     def forget(self, name: str) -> None:
-        """Takes note that a run's records are gone."""
+        """Forgets a run whose records are gone."""
         with self.lock:
             self.runs.pop(name, None)
 
     def done(self, report: WatchReport) -> None:
-        """Takes note that everything that is there was read and judged."""
+        """Notes that all records so far were read and judged."""
         with self.lock:
             self.problems, self.firing = report.problem_count, report.firing
             self.polled = time.time()

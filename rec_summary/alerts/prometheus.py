@@ -55,7 +55,7 @@ _HELP: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 
 class Exposition:
-    """A collector of `prometheus_client`: what is known when it is asked."""
+    """A collector of `prometheus_client`: the last values at the time of a scrape."""
 
     def __init__(self, values: LastValues) -> None:
         """Takes the values that it shows."""

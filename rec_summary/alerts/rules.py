@@ -108,7 +108,7 @@ class Pattern:
 
     @cached_property
     def regex(self) -> str:
-        """A regular expression that finds something in the tags that match, and in no others.
+        """A regular expression that is found in the tags that match, and in no others.
 
         In quotation marks: the tag itself, nothing else. With one of `* ? [`: a pattern for
         the whole tag, where `*` also matches `/`. Otherwise a short name, see `tags_named`.

@@ -37,7 +37,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class NewData(NamedTuple):
-    """What some records of a rank say.
+    """The data of some new records of a rank.
 
     Attributes:
         rank: The rank that wrote them.
@@ -45,7 +45,7 @@ class NewData(NamedTuple):
         steps: Their training steps, of shape [records]; None if they have none.
         scalars: The values in them.
         over: Whether they say that the run has ended (True) or goes on (False).
-        state: The state of the run that a train lineage among them says.
+        state: The state of the run in a train lineage among them.
     """
 
     rank: int
@@ -208,10 +208,10 @@ class SilenceAlert(_Alert):
     step: int | None = field(default=None, init=False)
 
     def take(self, seen: Floats, steps: Integers | None) -> list[Transition]:
-        """Takes what has arrived; returns the end of the alert if it fires.
+        """Takes new records; returns the end of the alert if it fires.
 
         Args:
-            seen: When it arrived, in real time, of shape [n].
+            seen: When they arrived, in real time, of shape [n].
             steps: The steps, of shape [n]; None if there are none.
         """
         self.step = self.step if steps is None else int(steps[0])
@@ -293,11 +293,11 @@ class Engine:
     def take(
         self, name: str, news: NewData, now: float, *, old: bool = False, past: bool = True
     ) -> list[Transition]:
-        """Takes what records say.
+        """Takes the data of new records.
 
         Args:
             name: The run's name.
-            news: What they say; at least one record.
+            news: The data of at least one record.
             now: The real time.
             old: Whether they arrived when they were written, not now.
             past: Whether all transitions are needed, or only the last of each alert.
@@ -380,7 +380,7 @@ class Engine:
 
 
 def _by_tag(columns: Columns) -> list[tuple[str, Integers, Columns]]:
-    """Returns each tag, the numbers of its values, and these, in the order of first values."""
+    """Returns each tag, the places of its values, and the values, in the order of first values."""
     order = np.argsort(columns.codes, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(columns.codes[order])) + 1)
     parts = sorted((part for part in parts if len(part)), key=lambda part: int(part[0]))

@@ -99,7 +99,7 @@ class RecordsCommand(click.Command):
         ctx.exit(result or 0)
 
     def _localise(self, params: dict[str, Any], stack: contextlib.ExitStack) -> Upload | None:
-        """Replaces URLs among the parameters; returns what puts the output to its URL."""
+        """Replaces URLs among the parameters; returns the upload if the output goes to a URL."""
         names = [*_READ, *filter(None, [self._writes])]
         places = {name: place for name in names if (place := params.get(name)) is not None}
         if not any(":/" in place for place in places.values()):
@@ -214,7 +214,7 @@ def awaited_runs(source: str, pattern: str | None, find: Find) -> list[Run]:
 def watched(
     command: str, source: str, rules: Sequence[Rule], **how: Any
 ) -> Iterator[Transition | WatchReport]:
-    """Yields what `alerts.watching.watch` does, but for problems: it prints the first of them.
+    """Yields what `alerts.watching.watch` yields, except problems: the first of them are printed.
 
     Args:
         command: The name of the command, for the lines that it prints.
@@ -298,9 +298,9 @@ def _message(error: Exception) -> click.ClickException:
     if isinstance(error, RecSummaryError | ImportError):  # a package that is not installed
         return click.ClickException(with_urls(str(error)))
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-        expected = "space that is left, on a disk that works"
+        expected = "a disk that works and has free space"
         received = verbatim(f"{error.filename or 'standard output'}: {error.strerror}")
-        return click.ClickException(three_part("the place of the output", received, expected))
+        return click.ClickException(three_part("the destination", received, expected))
     what = f"{type(error).__name__}: {error}"
     return click.ClickException(f"{what} (this is a bug; --debug shows where)")
 

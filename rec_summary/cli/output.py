@@ -312,7 +312,7 @@ def progress_shown(*, doing: str | None = None, counted: str | None = None) -> I
 
 
 def _in_lines(doing: str | None, counted: str | None) -> Progress:
-    """Returns a function that prints a line for each tenth; of bytes, one at most for a name."""
+    """Returns a function that prints a line for each tenth; with `doing`, one for each name."""
     printed, tenth = "", -1
 
     def show(name: str, done: int, total: int) -> None:
@@ -333,7 +333,7 @@ def _in_lines(doing: str | None, counted: str | None) -> Progress:
 
 @contextlib.contextmanager
 def reading_progress(runs: Iterable[Run]) -> Iterator[Callable[[str], Report]]:
-    """Gives a function that returns a report for a name; a terminal shows what all have read."""
+    """Gives a function that returns a new report for a name; shows the progress of all of them."""
     from rec_summary.series.report import Report
 
     begun: list[tuple[str, Report]] = []

@@ -135,10 +135,10 @@ def request_to(
         missing = [rank for rank in range(state.rank_size) if rank not in moving]
         stops = "stop" in what.get("actions", ())
         if missing and stops:
-            received = f"no values of two steps of rank {', '.join(map(str, missing[:10]))}"
+            received = f"values of fewer than two steps of rank {', '.join(map(str, missing[:10]))}"
             expected = (
-                "values of all ranks, from which a step that all of them will reach is known: ask "
-                "again when they have recorded some (sooner with --collect-freq 1), or end all "
+                "values of two steps of each rank, which show what step all ranks will reach: try "
+                "again when they are recorded (sooner with --collect-freq 1), or end all "
                 "processes with SIGTERM"
             )
             raise NotYetError(three_part(f"to end {run.path} now", verbatim(received), expected))
@@ -148,8 +148,8 @@ def request_to(
             at_step = 2 + max(position.step_at(end) for position in known_positions.values())
         if missing:
             complain(
-                "it cannot be known where all ranks are (ranks without enough records: "
-                f"{', '.join(map(str, missing))}): they may apply it at different steps",
+                f"the step of rank {', '.join(map(str, missing))} is not known yet: "
+                "ranks may apply the request at different steps",
             )
     return new_request(author, at_step=at_step, **what)
 

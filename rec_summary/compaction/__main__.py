@@ -2,7 +2,7 @@
 
 Its arguments are the directory, the rank, the budget in bytes, the share of a core that it may
 take, the kind of lock, and the stamps of the writer's files. A byte on its standard input makes it
-hurry: there is no room on the disk. An `e`, or the end of the input, says that the writer has
+hurry: the budget has no room left. An `e`, or the end of the input, says that the writer has
 ended; the process ends as well.
 """
 
@@ -20,7 +20,7 @@ from rec_summary.compaction import commit
 from rec_summary.compaction.directory import keep_within
 from rec_summary.records.writing.retention import ENDED
 
-_LEAST_NICE: Final = 19
+_LOWEST_PRIORITY: Final = 19
 _GRACE_SECS: Final = 60.0  # for readers that have a list from before
 
 
@@ -64,7 +64,9 @@ def main(arguments: Sequence[str]) -> int:
     """Compacts; returns the exit code."""
     directory, rank, total, share, lock, *own = arguments
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, _LEAST_NICE)  # also below a training with `nice -n -5`
+        os.setpriority(
+            os.PRIO_PROCESS, 0, _LOWEST_PRIORITY
+        )  # also below a training with `nice -n -5`
     pacer = _Pacer(float(share), sys.stdin.fileno())
     kind = lock or None
     try:

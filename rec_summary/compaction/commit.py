@@ -71,7 +71,7 @@ def replacing(
 
 
 def recover(directory: str, rank: int) -> None:
-    """Completes what a process has begun that was killed; hold the lock.
+    """Completes the replacement that a killed process has begun; the caller holds the lock.
 
     Raises:
         OSError: The directory cannot be read or written to.

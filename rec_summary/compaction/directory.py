@@ -222,7 +222,7 @@ def compact(
     if isinstance(total_bytes, bool) or not isinstance(total_bytes, int) or total_bytes < 1:
         raise ArgumentError(three_part("total_bytes", total_bytes, "an int of at least 1"))
     if isinstance(source, Url) and output is None and not dry_run:
-        raise ArgumentError(three_part(SOURCE, source, "a local directory, or one and an output"))
+        raise ArgumentError(three_part(SOURCE, source, "a local directory, or an output as well"))
     if output is not None:
         _, output = places_apart(source, output, "the output")
         if os.path.exists(output) and (not os.path.isdir(output) or os.listdir(output)):
@@ -294,7 +294,7 @@ def _compact_run(
             with contextlib.ExitStack() as stack:
                 if in_place:
                     stack.enter_context(commit.locked(run.path, rank))
-                    files = _of_rank(run.path, rank)  # as they are now that nobody compacts them
+                    files = _of_rank(run.path, rank)  # listed again, under the lock
                 present += files
                 if output is None:
                     work.left |= _live(files)
@@ -389,9 +389,9 @@ class _RankWork:
                     three_part(
                         "the budget for a rank of a run",
                         verbatim(f"{share:,} bytes of {total:,}"),
-                        f"at least {least:,} for the run: all of the lineage, graphs, landscapes "
-                        "and evaluations stay, files that are left as they are, and the outline "
-                        "of the rest",
+                        f"at least {least:,} for the run: lineage, graphs, landscapes, "
+                        "evaluations, and files that are damaged or in use stay whole, and the "
+                        "coarsest form of the rest stays",
                     )
                 )
             return compaction

@@ -170,7 +170,7 @@ def batches(file: RecordFile, most_bytes: int, pace: Pace) -> Iterator[Batch]:
 
 
 def measure(files: Sequence[RecordFile], pace: Pace) -> Measured:
-    """Reads files for what they hold.
+    """Reads files to measure what they hold.
 
     Raises:
         UnfitFile: Something cannot be read.

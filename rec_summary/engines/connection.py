@@ -1,4 +1,4 @@
-"""Reaches the engine that a user has named: in time, or with an error that says what is missing."""
+"""Connects to the engine that a user has named; an error says in time what is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POOLS: Final[dict[str, Any]] = {"dask": DaskPool, "ray": RayPool, "spark": Spar
 
 
 def connected(engine: Engine, units: int, stack: contextlib.ExitStack) -> Pool:
-    """Returns the pool of an engine that is reached in time, and has done nothing once.
+    """Returns the pool of an engine, once one of its workers has answered an empty call.
 
     Args:
         engine: The engine; not `sequential`, which has no pool.
@@ -32,7 +32,7 @@ def connected(engine: Engine, units: int, stack: contextlib.ExitStack) -> Pool:
         stack: Ends the pool.
 
     Raises:
-        EngineError: It has not.
+        EngineError: The engine is not installed, cannot be reached, or does not answer in time.
         WorkerError: No worker has this version of the package.
     """
     if not engine.is_cluster:
@@ -45,7 +45,7 @@ def connected(engine: Engine, units: int, stack: contextlib.ExitStack) -> Pool:
         received = verbatim(f"{engine}: {error}")
         raise EngineError(three_part("the engine", received, expected)) from error
     try:
-        # What starts a cluster here does it in this thread: processes of Ray end with theirs.
+        # A cluster on this machine starts in this thread: Ray's processes end with their thread.
         connect = functools.partial(kind, module, engine)
         pool = _in_time(engine.address, connect, stack) if engine.address else connect(stack)
         pool.submit(*call_of(packed(None), [])).result(limit_secs())

@@ -20,7 +20,7 @@ class DaskPool(Pool):
 
     package = "distributed"
     remedy = "a scheduler with workers: `dask scheduler` and `dask worker HOST:PORT` start them"
-    tries = 2  # of four workers each: the scheduler tries it again by itself
+    tries = 2  # of up to four workers each: the scheduler itself retries a killed task
 
     def __init__(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
         """Connects.
@@ -74,7 +74,7 @@ class DaskPool(Pool):
         return self._client.nthreads() if self._client.status == "running" else {}
 
     def renew(self) -> bool:
-        """Takes other workers for those that were chosen, which are gone."""
+        """Chooses other workers, because those that were chosen are gone."""
         before = self._pool
         with contextlib.suppress(WorkerError, OSError):  # others may come
             if self._live_workers():

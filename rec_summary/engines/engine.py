@@ -28,13 +28,13 @@ class EngineError(RecSummaryError):
 
 @dataclass(frozen=True)
 class Engine:
-    """What does the units of some work.
+    """Where units of work run.
 
     Attributes:
         name: `loky`, `sequential` (this process), `dask`, `ray` or `spark`.
         address: The host and port of a cluster; empty for the one that the engine finds by itself,
             or starts on this machine.
-        jobs: The most units at a time; -1 for as many as the engine has room for.
+        jobs: How many units run at a time; -1 for as many as the engine has room for.
     """
 
     name: str = "loky"

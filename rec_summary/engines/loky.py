@@ -12,7 +12,7 @@ from rec_summary.engines.worker import end_with_parent
 class LokyPool(Pool):
     """Processes on this machine; one that is killed breaks the pool."""
 
-    remedy = "processes that go on: use fewer --jobs and run it again"
+    remedy = "processes that are not killed: use fewer --jobs and run it again"
 
     def __init__(self, workers: int, stack: contextlib.ExitStack) -> None:
         """Prepares processes, which start with the first units; the stack ends them."""

@@ -1,4 +1,4 @@
-"""What takes units, of whatever engine."""
+"""The interface of an engine's workers."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from typing import Any, ClassVar
 
 
 class Pool:
-    """What takes units, once an engine has been reached.
+    """The workers of an engine that has been reached.
 
     Attributes:
-        workers: How many units it does at a time.
+        workers: How many units they process at a time.
         submit: Takes a function and its arguments, and returns a future of `concurrent.futures`.
     """
 
     remedy: ClassVar[str]
-    """What is expected where the engine cannot be used, or is lost."""
+    """What an error expects if the engine cannot be used, or is lost."""
 
     tries: ClassVar[int] = 3
-    """How often a unit is tried whose worker was killed; after the first time it runs alone."""
+    """How often a unit is tried if its worker is killed; from the second time on it runs alone."""
 
     workers: int
     submit: Callable[..., Future[Any]]
 
     def renew(self) -> bool:
-        """Begins again; returns whether what it had is lost. Most engines replace one worker."""
+        """Replaces lost workers; returns whether pending units are lost.
+
+        Most engines replace a killed worker by themselves.
+        """
         return False
 
     def is_alive(self) -> bool:

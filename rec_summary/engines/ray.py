@@ -48,5 +48,5 @@ class RayPool(Pool):
         return future
 
     def _cancel(self) -> None:
-        for ref in list(self._refs.values()):  # of a cluster that goes on without this process
+        for ref in list(self._refs.values()):  # the cluster goes on without this process
             self._cancel_task(ref)

@@ -4,7 +4,7 @@ Each engine gives futures of `concurrent.futures`: joblib's loky, a client of Da
 jobs of Spark. joblib's backends for these clusters do not suit many units: those of Ray and Spark
 return nothing before all is done, and that of Dask does not say that a task is lost.
 
-A unit is repeatable: done twice, it leaves the same. One whose worker was killed is done again.
+A unit is idempotent: it may run twice, and does if its worker was killed.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ def run_units(
     kept: str = "it goes on where this one stopped",
     ahead: Callable[[list[Any]], Iterable[Any]] = iter,
 ) -> Iterator[Outcome]:
-    """Yields what becomes of units, each as soon as it is done.
+    """Yields the outcome of each unit as soon as it is known.
 
     Args:
-        engine: What does them.
-        work: Does a unit. Workers get it by name, or whole if it is a function of `__main__`.
+        engine: Where the units run.
+        work: Processes a unit. Workers get it by name, or whole if it is a function of `__main__`.
         units: The units.
         sizes: How many bytes each of them reads: the large ones are begun first, small ones are
             sent several at a time, and no process is started for little in all. Without sizes,
             each is sent alone.
         tries: How often a unit is tried by workers before its error counts.
         in_order: Whether they are yielded in the order of the units; few are held until then.
-        kept: What a later run does with what is finished, for a message.
-        ahead: Prepares units that are sent together, and yields them; it is sent along.
+        kept: What a message says about the units that are finished.
+        ahead: Prepares units that were sent together, on the worker, and yields them.
 
     Raises:
         EngineError: The engine is not installed, cannot be reached, or has been lost.
@@ -102,7 +102,7 @@ def run_units(
 
 
 def is_here(engine: Engine, sizes: Sequence[int]) -> bool:
-    """Whether units of these sizes, in bytes, are done in this process: little work starts none."""
+    """Whether units of these sizes, in bytes, run in this process: for little work, none starts."""
     if engine.is_cluster:
         return False
     small = sum(sizes) + _UNIT_COST * len(sizes) < _SMALL
@@ -115,7 +115,7 @@ def check_failures(failed: Mapping[str, Exception], count: int, done: str) -> No
     Args:
         failed: The errors by the names of units.
         count: The number of all units.
-        done: What could not be done with them, as a participle.
+        done: What could not be done with them, as a participle such as `compacted`.
 
     Raises:
         PartialError: Several failed. If one did, its own error is raised.
@@ -129,10 +129,10 @@ def check_failures(failed: Mapping[str, Exception], count: int, done: str) -> No
 
 
 def need_shared(path: str, what: str, *, exists: Callable[[str], bool] = os.path.isdir) -> None:
-    """Makes sure that a worker has what is at a path.
+    """Checks on a worker that it has a path of the caller.
 
     Raises:
-        SourceError: It has not.
+        SourceError: It does not have it.
     """
     if not exists(path):
         received = verbatim(f"{path}, which is not on {socket.gethostname()}")
@@ -154,7 +154,7 @@ class _Run:
     _kept: str
     _pending: dict[Future[Any], list[int]] = field(default_factory=dict)
     _suspects: deque[int] = field(default_factory=deque)  # each is tried alone
-    _losses: Counter[int] = field(default_factory=Counter)  # of units, as the next two
+    _losses: Counter[int] = field(default_factory=Counter)  # by unit, as in the next two
     _refusals: Counter[int] = field(default_factory=Counter)
     _failures: Counter[int] = field(default_factory=Counter)
     _losses_in_a_row: int = 0
@@ -286,14 +286,14 @@ class _Run:
                 yield Outcome(index, None, error)
 
     def _killed_error(self, error: BaseException) -> WorkerError:
-        received = "one that was killed, as the system does when memory runs out"
+        received = "one that was killed; the system kills processes when memory runs out"
         if not isinstance(error, concurrent.futures.BrokenExecutor):
             received += f" ({type(error).__name__}: {first_line(error)[:200]})"
         expected = f"processes that can finish: use fewer --jobs and run it again; {self._kept}"
         return WorkerError(three_part("a worker process", verbatim(received), expected))
 
     def _lost_error(self, error: BaseException) -> EngineError:
-        received = verbatim(f"{self._engine}: it has been lost: {first_line(error)}")
+        received = verbatim(f"{self._engine}, which was lost: {first_line(error)}")
         expected = f"{self._pool.remedy}; {self._kept}"
         return EngineError(three_part("the engine", received, expected))
 

@@ -1,4 +1,4 @@
-"""What runs on the workers of an engine: a block of units, sent so that no version is mixed up."""
+"""What runs on the workers of an engine: a block of units, if the versions are the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def version() -> str:
 def packed(
     work: Callable[[Any], Any] | None, ahead: Callable[[list[Any]], Iterable[Any]] = iter
 ) -> bytes:
-    """Returns what does units, for `call_of`; arguments as in `run_units`."""
+    """Returns the pickled function that processes units, for `call_of`; see `run_units`."""
     cloudpickle = importlib.import_module("cloudpickle")  # late: it loads a lot
     content: bytes = cloudpickle.dumps((work, ahead, gc.get_threshold()))
     return content
@@ -68,7 +68,7 @@ def _begin(version: str, payload: bytes) -> tuple[str, str, Any]:
     try:
         function, work, units = pickle.loads(payload)
         work = pickle.loads(work)
-    except Exception as error:  # noqa: BLE001 - what a module does when it is imported
+    except Exception as error:  # noqa: BLE001 - a module may raise anything when it is imported
         time.sleep(1)
         return where, f"{type(error).__name__}: {error}", None
     return where, "", function(work, units)
@@ -80,7 +80,7 @@ _begin.__module__ = "__main__"  # so that every pickler sends it whole
 def _run_block(
     work: tuple[Any, Any, tuple[int, int, int]], units: list[Any]
 ) -> list[tuple[Any, Exception | None]]:
-    """Does units; an error of one is its outcome."""
+    """Processes units; the error of a unit is its outcome."""
     do, ahead, threshold = work
     outcomes: list[tuple[Any, Exception | None]] = []
     # A worker searches for cycles as rarely as the sender: thousands of runs have many objects.
@@ -102,7 +102,7 @@ def _portable(error: Exception) -> Exception:
     try:
         if str(pickle.loads(pickle.dumps(error))) == str(error):
             return error
-    except Exception:  # noqa: BLE001 - classes take what they like
+    except Exception:  # noqa: BLE001 - not every class can be pickled
         pass
     name = "" if isinstance(error, RecSummaryError) else f"{type(error).__name__}: "
     return RecSummaryError(f"{name}{error}")

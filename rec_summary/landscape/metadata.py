@@ -139,7 +139,7 @@ def _check_create(name: str, value: object) -> dict[str, bool]:
 def _check_groups(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
     groups = check_elements(name, value, Sequence, "a list of lists of ints")
     if not all(map(len, groups)):
-        raise ValueError(three_part(name, value, "lists with numbers in them"))
+        raise ValueError(three_part(name, value, "lists of numbers"))
     return tuple(tuple(check_int(f"a number in {name}", n, 0) for n in group) for group in groups)
 
 

@@ -84,7 +84,7 @@ def new_identity() -> str:
 
 
 def version_of(directory: str) -> FileVersion | None:
-    """Returns what changes when there are new requests; None if there is no file."""
+    """Returns a version that changes with new requests; None if there is no file."""
     path = os.path.join(directory, NAME)
     # A network file system asks its server when a file is opened; its status alone may be old.
     with contextlib.suppress(OSError):
@@ -158,7 +158,7 @@ def add_request(directory: str, request: Request, lock: str | None = None) -> No
         if os.geteuid() == 0:
             _hand_over(lock_path, owner)
         earlier: tuple[Request, ...] = ()
-        with contextlib.suppress(OSError, ValueError):  # no training reads it
+        with contextlib.suppress(OSError, ValueError):  # no training could read the file either
             earlier = read_requests(directory, owner.st_uid)
         requests = (*earlier, request)[-MOST_REQUESTS:]
         while len(data := _encoded(requests)) > MOST_BYTES and len(requests) > 1:
@@ -183,7 +183,7 @@ def check_request(request: Request) -> None:
 
 def _hand_over(path: str, owner: os.stat_result) -> None:
     """Gives a lock file to a user, unless it has another name, as a file of somebody else may."""
-    with contextlib.suppress(FileNotFoundError):  # that of a soft lock does not stay
+    with contextlib.suppress(FileNotFoundError):  # the file of a soft lock does not stay
         fd = open_plain(path)
         try:
             if os.fstat(fd).st_nlink == 1:

@@ -233,4 +233,4 @@ def refuse_lock(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_size:
-            raise OSError(errno.EINVAL, "it is not an empty file of its own", path)
+            raise OSError(errno.EINVAL, "it is not an empty file with one name", path)

@@ -102,7 +102,9 @@ class Url(str):
         if "::" in self.base:
             raise NotFoundError(three_part(what, self, "one URL, not a chain of them"))
         if self._has_keys and self.is_in_a_store:
-            expected = "a URL without keys, which are found in the environment or its own files"
+            expected = (
+                "a URL without keys: the environment, or a file of the store's client, has them"
+            )
             raise NotFoundError(three_part(what, self, expected))
         try:
             from fsspec.core import url_to_fs
@@ -194,7 +196,7 @@ def list_tree(url: Url, what: str = SOURCE) -> list[Entry]:
             continue
         name = path[len(root) :].strip("/")
         if any(part in ("", ".", "..") or "\0" in part for part in name.split("/") if name):
-            logger.warning("rec_summary: %s: left out, not a name of a file: %r", url, name)
+            logger.warning("rec_summary: %s: left out: %r is not the name of a file", url, name)
         elif isinstance(about.get("size"), int):
             size, version = about["size"], _version(about)
             file_url = url.child(name, (size, version))
@@ -411,7 +413,9 @@ class Upload:
                 except RecSummaryError as error:
                     if before != str(error):
                         before = str(error)
-                        logger.warning("rec_summary: not put, trying again: %s", error)
+                        logger.warning(
+                            "rec_summary: writing to the URL failed, trying again: %s", error
+                        )
 
         thread = threading.Thread(target=work, name="rec_summary-upload", daemon=True)
         thread.start()

@@ -47,7 +47,7 @@ class BestSeries(Struct):
 
     def extend(self, metric: str, columns: Columns) -> None:
         """Takes values of the metric, of which there is at least one."""
-        self.forget(int(columns.steps[0]))  # of a step that comes again the later value counts
+        self.forget(int(columns.steps[0]))  # the later value of a step counts
         best = self.points[-1][2] if self.points else np.nan
         costs = costs_of(metric, np.concatenate(([best], columns.values)))
         rows = (costs[1:] < np.minimum.accumulate(costs)[:-1]).nonzero()[0]
@@ -63,7 +63,7 @@ class BestSeries(Struct):
             self.points[:newest] = self.points[:newest:2]
 
     def forget(self, step: int) -> None:
-        """Forgets what is of a step or of later ones."""
+        """Forgets the values of a step and of later ones."""
         count = bisect.bisect_left(self.points, step, key=itemgetter(0))
         if count < len(self.points):
             del self.points[count:]
@@ -71,10 +71,10 @@ class BestSeries(Struct):
                 self.shown, self.superseded = count, True
 
     def new(self) -> list[BestPoint]:
-        """Returns what is to be shown now, and was not before.
+        """Returns the best values that were not returned before.
 
-        What is not in force any more may be the last value that is shown. Then the last one in
-        force is shown again: where the steps of a series go back, it supersedes itself.
+        The last value that is shown may be superseded. Then the last one in force is returned
+        again: where the steps of a series go back, it supersedes itself.
         """
         points = self.points[max(self.shown - self.superseded, 0) :]
         if points:

@@ -136,7 +136,7 @@ class EventReader:
         self._report = report
         self._blind_until = 0  # no block begins before this
         self._reader: RecordReader | None = None
-        self._failure: Damage | None = None  # of opening the file
+        self._failure: Damage | None = None  # why the file could not be opened
         known: ScannedFile | None = None if frames or offset else file.scanned
         if known is not None and known.status == file.status:
             self._scanned = known.records  # nothing is left to be read

@@ -39,7 +39,7 @@ from rec_summary.series.report import Report
 PATIENCE_SECS: Final = 10.0
 _RECENT_SECS: Final = 600.0  # damage in a file that has rested for longer will stay
 _MOST_LOST: Final = 8  # skipped records of a file whose bytes are remembered
-_COMPARED_BYTES: Final = 1 << 20  # of each
+_COMPARED_BYTES: Final = 1 << 20  # of each skipped record
 _TAIL_BYTES: Final = 1 << 12
 _SEARCHED_BYTES: Final = 1 << 16  # before the place where a follower begins
 

@@ -266,7 +266,7 @@ class StepBuffer:
         self._recent = None
         number = self._restarts[-1][0] + 1 if self._restarts else 1
         while self._restarts and self._restarts[-1][1] >= step:
-            self._restarts.pop()  # what that one supersedes, this one does
+            self._restarts.pop()  # this restart supersedes all that the earlier one does
         self._restarts.append((number, step))
         new = [*again, *self._held.values()]
         origin = new[0].origin if new else record

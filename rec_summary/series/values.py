@@ -1,9 +1,9 @@
 """The values of whole runs that count, as batches, as columns of scalars, or one by one.
 
-The files of one rank are those of one process after another: it went on to the next file, or was
-started again. Two processes that record as the same rank at the same time are distinguished by
-their times, and the second one has a name of its own: a curve that zigzags between two trainings
-is of no use.
+Processes write the files of a rank one after another: a process begins the next file, or is started
+again. Two processes may also record as the same rank at the same time. Their times tell them apart,
+and the second one gets a name of its own, because a curve that zigzags between two trainings is of
+no use.
 """
 
 from __future__ import annotations

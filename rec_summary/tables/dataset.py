@@ -167,9 +167,8 @@ class Dataset(ExportDirectory):
         """
         partition = f"run={quote(valid(name), safe='')}"
         if len(partition) > _LONGEST_NAME:
-            length = f"{len(partition):,} bytes as {partition}"
-            received = verbatim(f"{printable(name)}, {length}")
-            expected = f"a name that has at most {_LONGEST_NAME} bytes like this"
+            received = verbatim(f"{len(partition):,} bytes for {partition}")
+            expected = f"at most {_LONGEST_NAME} bytes; a quoted character takes several"
             raise DestinationError(
                 three_part("the length of the name of a run", received, expected)
             )

@@ -48,7 +48,7 @@ _CHUNK: Final = 65_536
 _STATISTICS: Final = ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count")
 _BUCKETS: Final = ("left", "right", "counts")
 _HISTOGRAM: Final = (*_STATISTICS, "population", *_BUCKETS)
-_FEW: Final = 8  # of fewer histograms with equally many buckets, one by one costs less
+_FEW: Final = 8  # fewer histograms with equally many buckets cost less one by one
 
 
 @dataclass(frozen=True)
@@ -395,7 +395,7 @@ def histogram_rows(histograms: Sequence[Any]) -> list[dict[str, Any]]:
         if not size or len(indices) < _FEW:
             continue
         left, width, counts, sound = decode_buckets([histograms[i] for i in indices], size)
-        with np.errstate(all="ignore"):  # what is not sound may be anything
+        with np.errstate(all="ignore"):  # unsound histograms may have any numbers
             columns = [np.ascontiguousarray(column.T) for column in (left, left + width, counts)]
         for place in sound.nonzero()[0].tolist():
             arrays[indices[place]] = [column[place] for column in columns]

@@ -86,7 +86,8 @@ def parse_filter(text: str) -> Filter:
     if match is None:
         raise ArgumentError(three_part("a filter", text, _EXPECTED))
     if match["operator"] not in _OPERATORS:
-        expected = f"one of {' '.join(_OPERATORS)}, with a space behind it if the value begins so"
+        signs = "a value that begins with such a sign needs a space before it"
+        expected = f"one of {' '.join(_OPERATORS)}; {signs}"
         raise ArgumentError(three_part(f"the operator of {text!r}", match["operator"], expected))
     return Filter(match["name"], match["operator"], match["value"])
 

@@ -125,7 +125,7 @@ def test_a_dry_run_a_copy_and_a_replacement_do_the_same(tmp_path: Path) -> None:
         ({"total_bytes": 0}, "total_bytes is invalid"),
         ({"output": "file"}, "an empty directory, or one that does not exist"),
         ({"output": "full"}, "an empty directory, or one that does not exist"),
-        ({"source": "http://host/records"}, "a local directory, or one and an output"),
+        ({"source": "http://host/records"}, "a local directory, or an output as well"),
     ],
 )
 def test_arguments_are_checked_before_anything_is_read(

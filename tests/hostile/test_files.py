@@ -164,7 +164,7 @@ def test_a_lock_with_another_name_is_not_emptied(tmp_path: Path, lock: str) -> N
     (tmp_path / "logs").mkdir()
     os.link(victim, tmp_path / "logs" / lock)
     with (
-        pytest.raises(DestinationError, match="empty file of its own"),
+        pytest.raises(DestinationError, match="empty file with one name"),
         LogDir(str(tmp_path / "logs")),
     ):
         pass

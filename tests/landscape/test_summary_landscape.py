@@ -332,7 +332,7 @@ def test_invalid_options(tmp_path: Path, options: dict[str, Any], match: str) ->
         ({"landscape_size": 257}, "an int from 3 to 256"),
         ({"num_samples": 0}, "an int of at least 1"),
         ({"sizes": 3}, "a key of collect_landscape"),
-        ({"intervals": [[1, 2, 3], []]}, "lists with numbers in them"),
+        ({"intervals": [[1, 2, 3], []]}, "lists of numbers"),
         ({"create_landscape": {"trains": True}}, "one of train, result"),
     ],
 )

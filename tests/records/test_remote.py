@@ -222,7 +222,7 @@ def test_names_that_lead_elsewhere_are_left_out(
     )
     with caplog.at_level(logging.WARNING, logger="rec_summary"):
         assert [entry.url.below for entry in list_tree(place[0])] == [FIRST]
-    assert "not a name of a file" in caplog.text
+    assert "is not the name of a file" in caplog.text
 
 
 def test_a_tree_is_fetched(place: tuple[Url, Any, str], tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_failed_put_is_tried_again(
             patch.undo()
             eventually(lambda: there(place))
     assert there(place) == {EVENTS: b"one"}
-    assert caplog.text.count("not put, trying again") == 1
+    assert caplog.text.count("writing to the URL failed, trying again") == 1
 
 
 @pytest.mark.parametrize(

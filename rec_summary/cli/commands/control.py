@@ -48,7 +48,7 @@ def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 
 
 def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
-    """Returns `KEY=VALUE` texts as entries; numbers, true and false are what they look like."""
+    """Returns `KEY=VALUE` texts as entries; numbers, true and false get their types."""
     settings: dict[str, Any] = {}
     for entry in value:
         key, equals, text = entry.partition("=")

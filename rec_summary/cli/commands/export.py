@@ -195,7 +195,7 @@ def _check_combination(given: Mapping[str, Any]) -> None:
 def _check_choice(
     source: str, runs: str | None, selection: Selection, which: Mapping[str, Any]
 ) -> None:
-    """Raises an error that lists what there is if no rank or no tag is chosen."""
+    """Raises an error that lists the ranks or tags if none of them is chosen."""
     from rec_summary.series.overview.choice import check_ranks, check_tags
 
     if (which["tags"] or which["ranks"]) is not None:
@@ -208,7 +208,7 @@ def _check_choice(
 def _following(
     source: str, destination: str, runs: str | None
 ) -> Iterator[tuple[threading.Event, RunPoller]]:
-    """Gives an event that Ctrl-C sets, and what finds the runs; says what is followed."""
+    """Gives an event that Ctrl-C sets, and the poller of the runs; prints what is followed."""
     from rec_summary.series.discovery.run_poller import RunPoller
 
     hint(f"Following {one_line(source)} into {one_line(destination)}; Ctrl-C to stop.")

@@ -44,7 +44,7 @@ _LISTED = 8  # columns that do not fit
 
 @dataclass(frozen=True)
 class _Answer:
-    """What was asked for.
+    """The rows and columns to print.
 
     Attributes:
         rows: The rows, in order.

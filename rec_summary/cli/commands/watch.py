@@ -157,9 +157,9 @@ def _delivering(
     record: bool,
     stop_run: bool,
 ) -> Iterator[tuple[Callable[[Transition], None], Callable[[], None]]]:
-    """Gives what passes alerts on, and what is to be called after each poll.
+    """Gives a function that delivers an alert, and one to call after each poll.
 
-    The log, the command and the training get them. It waits for the command at the end.
+    Alerts go to the log, the command and the training. The end waits for the command.
     """
     from rec_summary.alerts.delivery import AlertLog, Command
 

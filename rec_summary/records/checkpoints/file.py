@@ -145,7 +145,9 @@ class CheckpointFile:
         nbytes = sum(part.nbytes for part in entry.parts)
         if nbytes != math.prod(entry.shape) * dtype.itemsize:
             received = f"{nbytes} bytes for shape {entry.shape} of {entry.kind}"
-            raise self._error(offset, f"the size of {name}", received, "as many as its shape has")
+            raise self._error(
+                offset, f"the size of {name}", received, "as many elements as its shape has"
+            )
         return dtype
 
     def close(self) -> None:

@@ -160,7 +160,7 @@ def check_affixes(prefix: str, suffix: str) -> None:
             raise TypeError(three_part(what, text, "a str"))
     characters = "letters, digits, `_`, `.` and `-` (ASCII)"
     if not _PREFIX.fullmatch(prefix) or _MARK.search(prefix):
-        expected = f"{characters}, beginning with none of `.` and `-`, without `summary.<digit>`"
+        expected = f"{characters}, not beginning with `.` or `-`, without `summary.<digit>`"
         raise ValueError(three_part("file_prefix", prefix, expected))
     if not _SUFFIX.fullmatch(suffix) or _MARK.search(suffix) or suffix.endswith(_LINEAGE_SUFFIX):
         expected = f"{characters}, not ending in `_lineage`, without `summary.<digit>`"

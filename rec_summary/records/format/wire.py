@@ -67,7 +67,7 @@ def read_varint(data: bytes, at: int, end: int, *, shortest: bool = False) -> tu
 
 @functools.cache
 def key(field: int, wire_type: int) -> bytes:
-    """Returns what stands in front of a field's value."""
+    """Returns the key in front of a field's value: its number and wire type."""
     return varint(field << 3 | wire_type)
 
 

@@ -156,10 +156,10 @@ class RecordReader:
         return RawRecord(start, payload)
 
     def ahead(self, nbytes: int) -> tuple[bytes, int]:
-        """Returns what comes next in the file, as it is there, without reading on.
+        """Returns the next bytes of the file; the next record stays the same.
 
         Args:
-            nbytes: About how much is wanted.
+            nbytes: About how many bytes are wanted.
 
         Returns:
             Bytes, and where in them the next record begins.

@@ -33,7 +33,7 @@ _CLOCKS_SECS: Final = 60.0  # how much the clocks of a writer and of its file sy
 
 
 class FileStatus(NamedTuple):
-    """What changes when a file is written to or replaced.
+    """The status of a file; it changes when the file is written to or replaced.
 
     Attributes:
         size: Its size in bytes.

@@ -192,7 +192,7 @@ class BackgroundWriter(Generic[Item]):
         self._flush(self._sink.close)
 
     def _next(self) -> Callable[[], object] | None:
-        """Waits for something to do, and returns what does it; None at the end."""
+        """Waits for the next action and returns it; None at the end."""
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -237,6 +237,6 @@ class BackgroundWriter(Generic[Item]):
 
     def _run_poll(self) -> None:
         assert self._poll is not None
-        with self._troubles.attempt("look"):
+        with self._troubles.attempt("poll"):
             self._poll()
         self._poll_due = time.monotonic() + _POLL_SECS

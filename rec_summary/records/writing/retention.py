@@ -33,9 +33,9 @@ MOST_SMALL: Final = 16
 """More files that are small are joined: each start leaves one."""
 _PARTS: Final = 32  # a budget has room for so many full files
 _RESERVE: Final = 4  # full files: what is written while others are compacted
-_LINEAGE_SHARE: Final = 4  # of the budget, at most one part in so many
+_LINEAGE_SHARE: Final = 4  # lineage takes at most one part in so many of the budget
 HURRY: Final = b"h"
-"""Asks the process to take all the time it needs."""
+"""Asks the process to work without rests."""
 ENDED: Final = b"e"
 """Says that the writer has ended, as the end of the input does."""
 _ROOM_SECS: Final = 60.0
@@ -105,7 +105,9 @@ class Retention:
         least = _LINEAGE_SHARE * max(ranks.values(), default=0)
         if self.total_bytes < least:
             received = verbatim(f"{self.total_bytes} for {directory}, which has records")
-            expected = f"at least {least:,}, as the lineage there stays and needs a quarter of it"
+            expected = (
+                f"at least {least:,}: the lineage there stays, and may fill a quarter of a budget"
+            )
             raise ValueError(three_part("retention.total_bytes", received, expected))
 
 
@@ -177,7 +179,7 @@ class Compactor:
             if self._wait_for_room(own, nbytes):
                 return
             self._rests_until = time.monotonic() + _REST_SECS
-        text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
+        text = f"the files of rank {self._rank} in {self._directory} exceed their budget"
         self._troubles.report("retention", text)
 
     def _wait_for_room(self, own: Collection[int], nbytes: int) -> bool:
@@ -300,7 +302,9 @@ class Compactor:
         errors = self._end()
         if process.returncode:
             last = errors.splitlines()[-1][:_LONGEST_ERROR] if errors else ""
-            self._troubles.report("retention", f"exit code {process.returncode}: {last}")
+            self._troubles.report(
+                "retention", f"compaction ended with exit code {process.returncode}: {last}"
+            )
         return False
 
     def _send(self, what: bytes) -> None:

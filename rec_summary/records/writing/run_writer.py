@@ -176,7 +176,7 @@ class RunWriter:
             return
         if self._compactor is not None and not self._compactor.takes(len(payload)):
             size, budget = f"{len(payload):,}", f"{self._compactor.total_bytes:,}"
-            text = f"a record of {size} bytes; a budget of {budget} allows half of it"
+            text = f"a record of {size} bytes; the limit is half of the budget of {budget}"
             raise OSError(errno.EFBIG, text, self.directory)
         try:
             with self._room_made():

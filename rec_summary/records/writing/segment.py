@@ -163,7 +163,7 @@ class SegmentWriter:
         successor._pending_bytes += self._pending_bytes
         successor.records += len(self._pending)
         self._pending, self._pending_bytes = [], 0
-        with contextlib.suppress(OSError):  # no record is left
+        with contextlib.suppress(OSError):  # nothing is lost: the other file has the records
             self.close()
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(eq=False)
 class ScannedRecords:
-    """What a scan has found in a piece of a file.
+    """The records that a scan has found in a piece of a file.
 
     Attributes:
         bounds: Where in the file each record begins, and where the last one ends, of shape
@@ -114,7 +114,7 @@ class ScannedRecords:
 
     @cached_property
     def _breaks(self) -> Integers:
-        """Where records are not known, or a step is lower than the one before, ascending."""
+        """The numbers of records that are not known, or whose step is lower than the one before."""
         breaks = ~self.known
         breaks[1:] |= self.steps[1:] < self.steps[:-1]
         return breaks.nonzero()[0]

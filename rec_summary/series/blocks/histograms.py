@@ -79,7 +79,7 @@ def _convert(histograms: Sequence[Any], size: int) -> tuple[list[bytes], npt.NDA
     counts = integers.astype(np.float64)
     statistics = [(histogram.max, histogram.min, histogram.sum) for histogram in histograms]
     high, low, total = np.array(statistics).T
-    with np.errstate(all="ignore"):  # what is not sound may be anything
+    with np.errstate(all="ignore"):  # unsound histograms may have any numbers
         right = left + width
         sound &= np.isfinite(right).all(axis=0) & (counts[0] > 0) & (counts[-1] > 0)
         sums = bucket_sums(left, width, counts)

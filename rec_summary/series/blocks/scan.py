@@ -36,12 +36,12 @@ from rec_summary.series.blocks.decoding import (
     layout_of,
 )
 
-_WORDS: Final = 1 << 16  # that are searched at a time: they fit the cache of a core
-_LONGEST: Final = 2048  # of a payload
+_WORDS: Final = 1 << 16  # searched at a time: they fit the cache of a core
+_LONGEST: Final = 2048  # bytes of a payload
 _MOST_LAYOUTS: Final = 128  # of the records of one length
 _MOST_LENGTHS: Final = 64
-_ROWS: Final = 4096  # that are gathered at a time: they fit the cache of a core
-_FEW: Final = 32  # of fewer records of one layout, one by one costs less
+_ROWS: Final = 4096  # gathered at a time: they fit the cache of a core
+_FEW: Final = 32  # fewer records of one layout cost less one by one
 _MOST_POOR: Final = 64  # layouts of few records, in a block
 _MOST_OTHERS: Final = 8  # records of other kinds, of one length, before scalars are given up
 _DECODED: Final = 128  # records at a time, whose histograms are converted together
@@ -107,7 +107,7 @@ def scan_files(buffers: Sequence[bytes]) -> list[ScannedRecords | None]:
 
 
 def _worth(scanned: ScannedRecords) -> ScannedRecords | None:
-    """Returns records; None if hardly any could be read, those of repeated steps included."""
+    """Returns records; None if more than half of them could not be read: their steps are 0."""
     return scanned if np.count_nonzero(scanned.steps) * 2 >= len(scanned.steps) else None
 
 

@@ -27,9 +27,9 @@ from rec_summary.series.values import scalars_in_memory
 Facts = Mapping[str, Plain]
 
 _DATA: Final = re.compile(r"train_dataset|batch_size|valid_dataset|pipeline\.")
-_UNLIKE: Final = ("run", "host", "reason", *TIMES)  # of any two runs
+_UNLIKE: Final = ("run", "host", "reason", *TIMES)  # any two runs differ in these
 _TIMED: Final = re.compile(r"rec_summary/|recommender/(?:host|throughput)/")
-_NUMBER: Final = re.compile(r"-op\d+$")  # of an operator, which changes with any other operator
+_NUMBER: Final = re.compile(r"-op\d+$")  # of an operator; it changes when another one is added
 _GRAPH: Final = "graph_def"
 _PIPELINE: Final = "dataset_graph"
 

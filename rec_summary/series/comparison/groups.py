@@ -17,7 +17,7 @@ GROUP: Final = "group"
 """The entry of the lineage by which runs are grouped as they state it."""
 
 _ONLY: Final = "all"  # the name of a group beside which there is no other
-_NAMED: Final = 12  # in a message
+_NAMED: Final = 12  # names in a message
 
 Facts = Mapping[str, Any]
 

@@ -95,8 +95,8 @@ class RunPoller:
         self._directories: dict[str, _Directory] = {}
         self._watch = DirectoryWatch()
         self._without: dict[str, None] = {}  # directories without records
-        self._gone: list[str] = []  # what were runs
-        self._next_list = -math.inf  # of a URL, by the monotonic clock
+        self._gone: list[str] = []  # paths that were runs
+        self._next_list = -math.inf  # when a URL is listed again, by the monotonic clock
         self._again: set[str] = set()  # the paths of runs
         # When something was last written to a run, by its path, in ascending order.
         self._recent: dict[str, float] = {}
@@ -106,9 +106,9 @@ class RunPoller:
         self._retried: set[str] = set()  # directories with one in it that could not be checked
         self._inode = (0, 0)  # of the source, and its file system
         self._failure = ""  # why the last list of a URL failed
-        self._checks = 0  # that a poll of all directories takes
+        self._checks = 0  # calls of `stat` in a poll of all directories
         self._left_out: set[str] = set()  # directories that cannot be read
-        self._found: list[Run] | None = None  # what `find` has polled
+        self._found: list[Run] | None = None  # the runs that `find` has polled
 
     def __contains__(self, path: str) -> bool:
         """Whether the directory with a path was a run at the last poll."""
@@ -179,7 +179,9 @@ class RunPoller:
         except SourceError as error:
             if self._failure != str(error):
                 self._failure = str(error)
-                logger.warning("rec_summary: not up to date, trying again: %s", error)
+                logger.warning(
+                    "rec_summary: the list of runs is not up to date, trying again: %s", error
+                )
             return []
         again, self._again = self._again, set()
         changed = []
@@ -245,7 +247,7 @@ class RunPoller:
                 yield path
 
     def _turn(self, checks: int) -> Iterator[str]:
-        """Yields as many of the others as take so many checks."""
+        """Yields further directories in turn, until they take so many checks."""
         for path in self._others:
             known = self._directories.get(path)
             checks -= known.checks if known is not None else 0

@@ -1,8 +1,8 @@
 """Which exporter writes which runs in a directory: several may work on one.
 
-Each has a file with the names of its runs, and a lock on another file as long as it lives. Both are
-named after the lock of the directory, which is held for moments only: to claim runs, and to
-describe all of them. Files of an exporter that was killed are removed by the next one.
+Each exporter has a file with the names of its runs, and holds a lock on another file as long as it
+lives. It holds the lock of the directory for moments only: to claim runs, and to describe all of
+them. The next exporter removes the files of one that was killed.
 """
 
 from __future__ import annotations

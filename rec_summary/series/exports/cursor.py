@@ -68,7 +68,7 @@ def save_cursor(directory: ExportDirectory, run: str, state: Struct) -> tuple[in
 
 
 def mark_of(status: os.stat_result) -> tuple[int, ...]:
-    """Returns what is another one when a cursor has been replaced."""
+    """Returns the mark of a file: it changes when a cursor is replaced."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 

@@ -23,7 +23,7 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class ExportDirectory:
-    """A directory in which one exporter at a time writes a run.
+    """A directory in which each run has one exporter at a time.
 
     Use it as a context: entering creates the directory if it is missing.
 

@@ -39,7 +39,7 @@ def continues(run: Run, state: FilesRead, records: NewRecords) -> bool:
     known = state.files.keys() & {os.path.basename(file.path) for file in run.files}
     # The oldest summary files may be gone, to make room on the disk. A lineage file is
     # never removed alone: if one is gone, these are the records of another training.
-    known |= compacted(run, state)  # what is left of them is there
+    known |= compacted(run, state)  # compaction has kept what counts of them
     gone = state.files.keys() - known
     if not known or any(name.endswith(Kind.LINEAGE.value) for name in gone):
         return False

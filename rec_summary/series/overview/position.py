@@ -1,4 +1,4 @@
-"""Where the ranks of a run are: the last step of each, and how fast it gets on."""
+"""Where the ranks of a run are: the last step of each, and its steps per second."""
 
 from __future__ import annotations
 

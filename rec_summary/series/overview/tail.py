@@ -93,7 +93,7 @@ class Tail:
             newest: The size of the newest part of each run that is not skipped, in bytes. If it has
                 no scalar that is chosen, all of the run is read.
         """
-        new = self.find() if newest else self._poller.poll()  # what is found is read then
+        new = self.find() if newest else self._poller.poll()  # the next poll reads what was found
         for run in matching_runs(new, self._runs):
             for file, begin in newest_part(run, newest).items():
                 if begin:

@@ -193,7 +193,7 @@ class _Order:
         self.least: Any = None
         self.greatest: Any = None
         self._what = what
-        self._before: Any = None  # what no number may be lower than
+        self._before: Any = None  # the next number must not be lower
         self._has_gone_back = False
 
     def take(
@@ -205,7 +205,7 @@ class _Order:
             numbers: The numbers.
             in_order: Whether the numbers behind them must not be lower.
         """
-        if not np.isfinite(numbers).all():  # that of a single record
+        if not np.isfinite(numbers).all():  # only a single record can have such a number
             yield 0, f"the {self._what} is {numbers[0]}"
             return
         if self.first is None:

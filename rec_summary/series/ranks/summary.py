@@ -236,7 +236,7 @@ class Measure(Struct):
         rows["start"], rows["rank"], rows["count"] = starts, rank, 1
         rows["step"], rows["sum"] = columns.steps, columns.values
         rows["wall_time"] = columns.wall_times
-        if self.done is not None:  # of a rank that was not waited for
+        if self.done is not None:  # points did not wait for a late rank
             start, step = self.done
             rows = rows[(starts > start) | ((starts == start) & (columns.steps > step))]
         self.waiting.extend(rows[_can_be_kept(rows)])

@@ -18,7 +18,7 @@ from typing import Final
 from rec_summary.metrics.tags import OF_TASK
 
 BEST: Final = "recommender_best/"
-"""What is before the tag of a metric in that of its best values; no records have them."""
+"""The group of the best values of metrics; no records have them."""
 
 DETAIL: Final = "recommender_detail/"
 OVERVIEW: Final = "overview/"

@@ -20,7 +20,7 @@ _NON_FINITE: Final = ("nan_count", "pos_inf_count", "neg_inf_count")
 
 
 class HistogramMapper(ValueMapper):
-    """Maps a histogram to one of TensorBoard's, and what it cannot show to scalars.
+    """Maps a histogram to one of TensorBoard's, and the counts that it cannot show to scalars.
 
     TensorBoard's histograms have no place for values that are not finite. Their numbers
     become the scalars `<tag>/nan_count`, `<tag>/pos_inf_count` and `<tag>/neg_inf_count`:

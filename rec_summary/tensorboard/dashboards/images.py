@@ -41,7 +41,7 @@ class ImageMapper(ValueMapper):
         image = value.image
         size = declared_size(image.encoded_image)
         if size is None:
-            received = verbatim(f"{len(image.encoded_image):,} bytes without such a header")
+            received = verbatim(f"{len(image.encoded_image):,} bytes without an image header")
             expected = "a PNG, JPEG, GIF or BMP, which states its size"
             raise ValueError(three_part("the content of an image", received, expected))
         if math.prod(size) > MOST_PIXELS:

@@ -45,7 +45,9 @@ class PrCurveMapper(ValueMapper):
         rows = [list(getattr(value.pr_curve, name)) for name in CURVE_ROWS]
         sizes = {len(row) for row in rows}
         if len(sizes) != 1 or min(sizes) < 2:
-            raise ValueError(three_part("the lengths of its rows", sorted(sizes), "one, from 2 up"))
+            raise ValueError(
+                three_part("the lengths of its rows", sorted(sizes), "one length, at least 2")
+            )
         data = np.array(rows, "<f4")
         content = plugin_data_pb2.PrCurvePluginData(version=0, num_thresholds=data.shape[1])
         owner = plugin("pr_curves", tensorboard_pb2.DATA_CLASS_TENSOR, content.SerializeToString())
@@ -65,7 +67,9 @@ class ReliabilityMapper(ValueMapper):
         curve = value.reliability
         columns = np.array(_equal(curve.predicted, curve.observed, curve.weights))
         if not columns.size or not np.isfinite(columns).all():
-            raise ValueError(three_part("its numbers", columns.size, "finite ones, some"))
+            raise ValueError(
+                three_part("its columns", columns.tolist(), "finite numbers, one or more")
+            )
         yield picture(tag, functools.partial(reliability_picture, columns))
         rows = [(f"{p:.6g}", f"{o:.6g}", f"{n:,.10g}") for p, o, n in columns.T[:MOST_ENTRIES]]
         points = grid([("predicted", "observed", "examples"), *rows])
@@ -143,5 +147,7 @@ def _frequencies(rows: Any) -> Iterator[tuple[str, object]]:
 def _equal(*columns: Any) -> list[list[Any]]:
     equal = [list(column) for column in columns]
     if len({len(column) for column in equal}) != 1:
-        raise ValueError(three_part("its columns", [len(c) for c in equal], "equally long ones"))
+        raise ValueError(
+            three_part("the lengths of its columns", [len(c) for c in equal], "one length")
+        )
     return equal

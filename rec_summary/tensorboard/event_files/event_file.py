@@ -33,7 +33,7 @@ FILE_VERSION: Final = "brain.Event:2"
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HELD_BYTES: Final = 1 << 18  # events are written out when there are so many
 _LARGEST_EVENT: Final = 1 << 30
-_PIECE_BYTES: Final = 1 << 20  # that are read at a time
+_PIECE_BYTES: Final = 1 << 20  # read at a time
 
 
 class FilePosition(Struct):
@@ -83,7 +83,7 @@ class EventFile:
         self.replaced = False
         self._logdir = logdir
         self._run = run
-        self._held = bytearray()  # what is not written out
+        self._held = bytearray()  # bytes that are not written out yet
         self._used = False  # since it was closed
 
     @property
@@ -234,7 +234,7 @@ class EventFile:
         file = io.FileIO(os.open(name, _OPEN, 0o666, dir_fd=directory), "r+")
         if not _is_plain(name, directory):
             file.close()
-            raise OSError(f"{name} is not a file of its own")
+            raise OSError(f"{name} is a link, or has a second name")
         return file
 
     def _put(self, file: io.FileIO) -> None:
@@ -307,7 +307,7 @@ def _mark(status: os.stat_result) -> str:
 
 @functools.cache
 def _boot() -> str:
-    """Returns a text that is another one after a restart of the machine; "" if unknown.
+    """Returns the identity of the last start of the machine; "" if unknown.
 
     A crash may leave zeros in a file whose size and time are right.
     """

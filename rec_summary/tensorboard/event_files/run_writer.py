@@ -203,7 +203,7 @@ class TensorBoardRun(RunOutput):
             self._sampler.restart(restart)
             return
         self._state.restarts += 1
-        self._state.layout = 0  # one of the loaders forgets it, too
+        self._state.layout = 0  # one of TensorBoard's loaders forgets the layout too
         if self.begun:
             self._file.write_restart(restart.step, restart.origin.wall_time)
             self._emptied = dict.fromkeys(self._tags.of(IMAGES.name), restart)

@@ -48,14 +48,14 @@ INTERVAL_SECS: Final = 0.25
 _LONGEST_INTERVAL_SECS: Final = 0.75  # a record shows within a second
 _SHARE: Final = 100  # a poll without news takes at most one part in so many of the time
 _READING_SHARE: Final = 4
-_PORTION_SECS: Final = 0.1  # that a run is read for before others are
+_PORTION_SECS: Final = 0.1  # for which one run is read before the next
 _MOST_TRIES: Final = 2
 _SCANNED_RUNS: Final = 16  # at once; more are hardly faster
 _FEW_FILES: Final = 8
 _RESTING_SECS: Final = 60.0
 _SMALL: Final = 1 << 20  # bytes that are soon read again
 _LARGE: Final = 1 << 26  # bytes of a run that take so long that its newest files are shown first
-_NEWEST_BYTES: Final = 1 << 24  # of them, at their end
+_NEWEST_BYTES: Final = 1 << 24  # at the end of a large run, which are shown first
 _NEWEST: Final = 8  # files whose time of modification is that of their run
 _KIND: Final = "lineage"
 _EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
@@ -433,7 +433,7 @@ class RunIndex:
                     return
             self._shown[run.path] = loader.outputs
         finally:
-            self._release(loader.outputs)  # that of all files gets the same names
+            self._release(loader.outputs)  # the loader of all files gets the same names
 
     def _unload(self, path: str) -> None:
         """Keeps what is shown of a run; it is read again from its beginning when it goes on."""

@@ -151,7 +151,7 @@ class ServedOutput(RunOutput):
         file = self._store.number(batch.path)
         for (kind, tag), steps, wall_times, offsets in batch.located():
             owner = self._mapper(kind).plugin
-            assert owner is not None  # as they are recorded
+            assert owner is not None  # one plugin shows them as they were recorded
             stored = self._run.of_plugin(owner.name)[tag]
             assert isinstance(stored, StoredSeries)
             stored.extend(steps, wall_times, file, offsets)
@@ -250,7 +250,7 @@ class ServedRuns(RunOutputs[ServedOutput]):
             output.settle()
 
     def rest(self) -> None:
-        """Drops what is only there to add values; what is shown stays."""
+        """Drops the state that only adding values needs; what is shown stays."""
         self._outputs.clear()
 
     def _new(self, name: str, stamp: int, *, is_evaluation: bool) -> ServedOutput:

@@ -74,7 +74,10 @@ def test_anything_but_a_checkpoint_is_reported_with_its_place(
 
 @pytest.mark.parametrize(
     ("dims", "kind", "match"),
-    [((1 << 50, 3), "Float32", "as many as its shape has"), ((4, 3), "Strange", "the type of t")],
+    [
+        ((1 << 50, 3), "Float32", "as many elements as its shape has"),
+        ((4, 3), "Strange", "the type of t"),
+    ],
 )
 def test_what_cannot_be_an_array_is_reported(
     tmp_path: Path, dims: tuple[int, ...], kind: str, match: str

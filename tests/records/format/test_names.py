@@ -150,7 +150,7 @@ CHARACTERS = "letters, digits, `_`, `.` and `-` (ASCII)"
         ("events", 5, "file_suffix", "5", "a str"),
         (
             *("-x", "_MS", "file_prefix", "'-x'"),
-            f"{CHARACTERS}, beginning with none of `.` and `-`, without `summary.<digit>`",
+            f"{CHARACTERS}, not beginning with `.` or `-`, without `summary.<digit>`",
         ),
         (
             *("events", "_lineage", "file_suffix", "'_lineage'"),

@@ -373,7 +373,7 @@ def test_a_record_is_not_refused_once_the_disk_has_room_again(small_disk: Path) 
     writer = RunWriter(small_disk / "run", 0, Rotation(retention=Retention(64 * LEAST_BYTES)))
     with contextlib.closing(writer):
         writer.write(MessageRecord(event(1, scalar("loss", 0))))
-        with pytest.raises(OSError, match="a budget of 1,048,576 allows half of it"):
+        with pytest.raises(OSError, match="the limit is half of the budget of 1,048,576"):
             writer.write(large)
         filler.unlink()
         writer.write(large)

@@ -46,7 +46,7 @@ def test_an_image_of_another_format_is_shown_as_it_is(form: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"png", b"<svg/>", image_of(7, 5)[:20], b"\xff\xd8\xff"])
 def test_an_image_without_a_valid_header_is_a_problem(data: bytes) -> None:
-    expected = f"Received: {len(data)} bytes without such a header. Expected: a PNG"
+    expected = f"Received: {len(data)} bytes without an image header. Expected: a PNG"
     with pytest.raises(ValueError, match=expected):
         mapped(data, 5, 7)
 
