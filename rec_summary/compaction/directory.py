@@ -118,7 +118,7 @@ def keep_within(
 ) -> list[Replacement]:
     """Compacts the files of a rank of which a process is writing the newest.
 
-    Nothing is done while another process does it. Files of another process that records as the
+    Does nothing while another process compacts them. Files of another process that records as the
     same rank at this moment are left alone.
 
     Args:

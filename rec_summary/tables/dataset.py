@@ -338,13 +338,13 @@ class RunDataset(FileReader):
             return
         staged = _Staged(self._dataset, self._place, self._cursor.commits + 1, self._report)
         begun = {buffered.number for buffered in self._cursor.buffers}
-        # Writers of records that are gone, or of a dataset without a cursor.
+        # Partitions of writers whose records are gone, or of a dataset without a cursor.
         left = set() if begun else self._writer_partitions()
         for number in sorted({number for _, number in self._scalars}):
             name = Writer(0, number, 0.0).name(self._run.name)
             scalars = [series for key, series in self._scalars.items() if key[1] == number]
             partition = self._dataset.partition(name, self._run.path)
-            # What is there from before the cursor does not count.
+            # Parts from before the cursor do not count.
             staged.add(partition, scalars, fresh=number not in begun)
             left.discard(partition)
         for partition in sorted(left):
@@ -396,7 +396,7 @@ class RunDataset(FileReader):
         return {partition for partition in partitions if not read_cursor(self._dataset, partition)}
 
     def _moves(self, cursor: DatasetCursor | None) -> Iterator[tuple[str, str]]:
-        """Yields the moves of the last commit, but those into what has become another run."""
+        """Yields the moves of the last commit, except into directories that other runs have now."""
         others = {self._place: b""}
         for staged, path in cursor.moves if cursor is not None else ():
             partition = path.partition("/")[0]
