@@ -46,7 +46,7 @@ class PrCurveMapper(ValueMapper):
         sizes = {len(row) for row in rows}
         if len(sizes) != 1 or min(sizes) < 2:
             raise ValueError(
-                three_part("the lengths of its rows", sorted(sizes), "one length, at least 2")
+                three_part("the length of its rows", sorted(sizes), "one length, at least 2")
             )
         data = np.array(rows, "<f4")
         content = plugin_data_pb2.PrCurvePluginData(version=0, num_thresholds=data.shape[1])
@@ -68,7 +68,9 @@ class ReliabilityMapper(ValueMapper):
         columns = np.array(_equal(curve.predicted, curve.observed, curve.weights))
         if not columns.size or not np.isfinite(columns).all():
             raise ValueError(
-                three_part("its columns", columns.tolist(), "finite numbers, one or more")
+                three_part(
+                    "the content of its columns", columns.tolist(), "finite numbers, one or more"
+                )
             )
         yield picture(tag, functools.partial(reliability_picture, columns))
         rows = [(f"{p:.6g}", f"{o:.6g}", f"{n:,.10g}") for p, o, n in columns.T[:MOST_ENTRIES]]
@@ -148,6 +150,6 @@ def _equal(*columns: Any) -> list[list[Any]]:
     equal = [list(column) for column in columns]
     if len({len(column) for column in equal}) != 1:
         raise ValueError(
-            three_part("the lengths of its columns", [len(c) for c in equal], "one length")
+            three_part("the length of its columns", [len(c) for c in equal], "one length")
         )
     return equal
