@@ -261,7 +261,11 @@ def _text(request: Request, step: int, freq: int) -> str:
     """Returns what a request does, in a line; `freq` is the `collect_freq` in force."""
     parts = []
     if request.settings:
-        settings = ", ".join(f"{name} {value}" for name, value in request.settings.items())
+        words = {True: "on", False: "off"}
+        settings = ", ".join(
+            f"{name} {words[value] if isinstance(value, bool) else value}"
+            for name, value in request.settings.items()
+        )
         until = _until(request, step)
         parts = [settings if until == math.inf else f"until step {until:,.0f}: {settings}"]
         if {"histograms", "tensors"} & request.settings.keys() and step + -step % freq >= until:

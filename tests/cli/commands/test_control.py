@@ -161,7 +161,7 @@ def test_all_ranks_apply_a_request_at_the_same_step(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     every = {each["text"].split(":")[0] for each in answer["ranks"].values()}
-    assert every == {f"until step {answer['at_step'] + 20}"}
+    assert every == {f"until step {answer['at_step'] + 20:,}"}
     # With a shorter margin: this test need not stop all ranks at the same step.
     code = (
         "import sys, rec_summary.cli, rec_summary.cli.requests; "

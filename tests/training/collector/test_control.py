@@ -245,6 +245,7 @@ def test_gradients_are_measured_while_they_are_asked_for(tmp_path: Path) -> None
     assert collector.troubles.keys() <= {"graph"}
     # It is applied when step 30 has ended.
     assert [*scalars(tmp_path, "gradients/norm")] == [31, 32, 33, 34]
+    assert lineage(tmp_path, "note")[0].text == "until step 35: gradients on"
 
 
 def test_mindspores_own_loop_is_ended_as_well(tmp_path: Path) -> None:
