@@ -80,7 +80,7 @@ def experiment(
     # What TensorBoard makes itself of sessions and scalars; there is one experiment, called "".
     result = context.experiment_from_metadata(RequestContext(), "", True, sessions, [])
     metrics = chosen_metrics(result.metric_infos, recorded)
-    if metrics == result.metric_infos and not any(info.display_name for info in metrics):
+    if metrics == list(result.metric_infos) and not any(info.display_name for info in metrics):
         return None
     hparams = sorted(result.hparam_infos, key=lambda info: info.name)
     for info in hparams:

@@ -18,7 +18,7 @@ from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
-from tests.support import event_files
+from tests.support import command, event_files
 from tests.support.boards import Pages, event_file_pages, record_pages
 from tests.support.following import Follower
 from tests.support.record_dirs import custom, event, lineage, scalar, train, tree, write_segment
@@ -59,6 +59,14 @@ def metrics_of(pages: Pages) -> dict[str, list[str]]:
 
 
 FEW = [AUC, f"recommender_best/{AUC}", "loss"]
+
+
+def test_protobuf_in_python_as_mindspore_sets_it(tmp_path: Path) -> None:
+    record(tmp_path / "records" / "a", "loss", AUC)
+    variables = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    done = command.run("export", tmp_path / "records", tmp_path / "logs", env=variables)
+    assert done.returncode == 0, done.stderr
+    assert described(tmp_path / "logs") is not None
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
