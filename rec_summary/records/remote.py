@@ -447,19 +447,20 @@ class Upload:
         stale = []
         for below, entry in there.items():
             directory, _, name = below.rpartition("/")
-            is_event_file = directory in directories and EVENTS in name
-            if not is_event_file and below not in here:
-                continue
-            if is_event_file and below not in here and not OUR_EVENTS.fullmatch(name):
-                received = verbatim(f"{entry.url}, an event file of another writer")
-                expected = "one writer for each run directory: export elsewhere, or move it away"
-                raise DestinationError(three_part(DESTINATION, received, expected))
+            if below not in here:
+                if directory not in directories or EVENTS not in name:
+                    continue
+                if not OUR_EVENTS.fullmatch(name):
+                    received = verbatim(f"{entry.url}, an event file of another writer")
+                    expected = (
+                        "one writer for each run directory: export elsewhere, or move it away"
+                    )
+                    raise DestinationError(three_part(DESTINATION, received, expected))
+                stale.append(entry.url)
             if self._there is not None and self._there.get(below) != (entry.size, entry.version):
                 received = verbatim(f"{entry.url}, which another process has written meanwhile")
                 expected = "one writer for each URL: end the others, then export again"
                 raise DestinationError(three_part(DESTINATION, received, expected))
-            if below not in here:
-                stale.append(entry.url)
         return stale
 
     def _put_file(self, name: str) -> None:

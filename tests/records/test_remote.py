@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import errno
 import logging
 import os
 import pickle
@@ -214,6 +217,7 @@ def test_names_that_lead_elsewhere_are_left_out(
     fs, root = place[0].connect(SOURCE)
     whole = type(fs).find
     hostile = [f"{root}/../../{summary_name()}", f"{root}/run//{summary_name()}", "/etc/passwd"]
+    hostile.append(f"{root}/run\0/{summary_name()}")
     about = {"size": 3, "type": "file"}
     monkeypatch.setattr(
         type(fs),
@@ -231,7 +235,7 @@ def test_a_tree_is_fetched(place: tuple[Url, Any, str], tmp_path: Path) -> None:
     said: list[tuple[str, int, int]] = []
     fetch_tree(place[0], str(tmp_path), lambda *each: said.append(each))
     assert tree(tmp_path) == {"ckpt_dir/a.ckpt": b"one", FIRST: b""}
-    assert [total for _, _, total in said] == [3, 3]
+    assert said == [(place[0], 0, 3), (place[0], 3, 3)]
     with pytest.raises(NotFoundError):
         fetch_tree(place[0].child("nothing"), str(tmp_path))
 
@@ -252,6 +256,43 @@ def test_a_file_that_is_not_there(place: tuple[Url, Any, str]) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         open_binary(url)
     assert caught.value.filename == url
+
+
+def test_what_a_file_system_raises_while_a_file_is_read_is_an_error_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from fsspec.implementations.memory import MemoryFile
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("the token password=hunter2 has expired")
+
+    fsspec.filesystem("memory").pipe_file("/expired/x", b"one")
+    with contextlib.closing(RemoteFile(Url("memory://expired/x"))) as file:
+        monkeypatch.setattr(MemoryFile, "read", refuse)
+        with pytest.raises(
+            OSError, match="RuntimeError: the token password=… has expired"
+        ) as caught:
+            file.read_at(0, 1)
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, "memory://expired/x")
+
+
+@pytest.mark.parametrize(
+    ("about", "expected"),
+    [
+        ({"LastModified": datetime.datetime.fromtimestamp(5, datetime.timezone.utc)}, 5),
+        ({"mtime": 6, "created": 7}, 6),
+        ({"mtime": "yesterday", "updated": "1970-01-01T00:00:08+00:00"}, 8),
+        ({"mtime": None, "created": 9.5}, 9.5),
+    ],
+)
+def test_stores_say_in_many_ways_when_a_file_was_modified(
+    monkeypatch: pytest.MonkeyPatch, about: Any, expected: float
+) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    found = {"/x/file": {"size": 1, **about}}
+    monkeypatch.setattr(MemoryFileSystem, "find", lambda *_, **__: found)
+    assert [entry.modified for entry in list_tree(Url("memory://x"))] == [expected]
 
 
 def write(directory: Path, name: str, data: bytes) -> None:
@@ -471,6 +512,7 @@ def test_what_file_systems_raise_names_the_url_and_no_secrets(
 
 @pytest.mark.parametrize("url", ["nothing://x", "simplecache::memory://x", "s3a::b://x"])
 def test_urls_that_are_invalid(url: str) -> None:
+    assert Url("memory://me:hunter2@x").connect(SOURCE)[1] == "/me:hunter2@x"  # it is no store
     with pytest.raises(NotFoundError, match="the source of records is invalid"):
         Url(url).connect(SOURCE)
 
@@ -503,5 +545,6 @@ def test_directories_that_overlap(tmp_path: Path) -> None:
     assert overlap(Url("s3://b/x/y/"), Url("s3://b/x"))
     assert not overlap(Url("s3://b/x"), Url("s3://b/xy"))
     assert overlap(Url("memory://"), Url("memory://x"))
-    assert not overlap(Url("s3://b/x"), str(tmp_path))
+    assert not overlap(Url("s3://b/x"), os.getcwd())
+    assert not overlap(os.getcwd(), Url("s3://b/x"))
     assert overlap(str(tmp_path), str(tmp_path / "y"))
