@@ -325,8 +325,8 @@ def fetch_tree(url: Url, directory: str, progress: Progress | None = None) -> No
         what, expected = "the temporary directory", "one with room for a copy"
         with os_errors_as(DestinationError, what, directory, expected):
             os.makedirs(os.path.dirname(local), exist_ok=True)
+        fs, path = entry.url.connect(SOURCE)
         with _errors_of(url, SOURCE):
-            fs, path = entry.url.connect(SOURCE)
             fs.get_file(path, local)
         done += entry.size
 
@@ -388,8 +388,8 @@ class Upload:
                     done += about[0]
                     self._known[name] = about
                 for url in stale:
+                    fs, path = url.connect(DESTINATION)
                     with _errors_of(self._url, DESTINATION), contextlib.suppress(FileNotFoundError):
-                        fs, path = url.connect(DESTINATION)
                         fs.rm_file(path)
             finally:
                 self._there = None
@@ -464,8 +464,8 @@ class Upload:
         return stale
 
     def _put_file(self, name: str) -> None:
+        fs, path = self._url.child(name).connect(DESTINATION)
         with _errors_of(self._url, DESTINATION):
-            fs, path = self._url.child(name).connect(DESTINATION)
             if not self._url.is_in_a_store:  # s3fs would make a bucket
                 fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             fs.put_file(os.path.join(self.directory, *name.split("/")), path)
@@ -494,8 +494,6 @@ def _errors_of(url: Url, what: str) -> Iterator[None]:
     """
     try:
         yield
-    except RecSummaryError:
-        raise
     except Exception as error:
         kind, done = (SourceError, "read") if what == SOURCE else (DestinationError, "written to")
         expected = f"a place that can be {done} from here ({_message_of(error)})"

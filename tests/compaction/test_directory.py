@@ -141,9 +141,11 @@ def test_arguments_are_checked_before_anything_is_read(
 def test_a_copy_may_be_made_in_an_empty_directory(tmp_path: Path) -> None:
     paths = write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
     rested(tmp_path / "run")
+    paths[0].chmod(0o4640)
     (tmp_path / "empty").mkdir()
     compact(tmp_path / "run", 10**6, output=tmp_path / "empty")
     assert shown(tmp_path / "empty")[0] == {"loss": [1]}
+    assert (tmp_path / "empty" / paths[0].name).stat().st_mode & 0o7777 == 0o640
     # Readers leave files out by their times.
     assert {(tmp_path / "empty" / path.name).stat().st_mtime for path in paths} == {OLD}
 

@@ -188,6 +188,8 @@ def test_a_budget_with_room_keeps_everything(tmp_path: Path) -> None:
     run = write_files(tmp_path / "run", messages[:50], messages[50:])
     made, compaction = rewritten(run, 10**6, "made")
     assert values_of(made) == values_of(run)
+    kept = payloads_of(Path(made.files[0].path))[1:]
+    assert [Event.FromString(each).step for each in kept] == list(range(1, 99))
     assert compaction.bucket_steps == 1
     assert list(compaction.superseded) == [Path(file.path).name for file in run.files]
     assert compaction.recorded_bytes == sum(file.nbytes for file in run.files)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from rec_summary.records.files import (
+    PlainFile,
     create_plain,
     make_directory,
     open_plain,
@@ -28,6 +31,23 @@ def test_a_file_is_replaced_when_the_block_ends(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o600
     assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("sync", [{}, {"sync": True}])
+def test_a_file_is_forced_to_the_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: dict[str, bool]
+) -> None:
+    real, synced = os.fsync, []
+
+    def fsync(fd: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        assert synced[1:] or os.fstat(fd).st_size == 3  # all that was written
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with write_atomically(tmp_path / "file", **sync) as file:
+        file.write(b"new")
+    assert synced == ([temporary_name("file"), tmp_path.name] if sync else [])
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -89,6 +109,19 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, place: str) -> None:
         file.write(b"new")
     assert (tmp_path / "victim").read_bytes() == b"precious"
     assert (tmp_path / "file").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(("number", "expected"), [(errno.ENXIO, 4), (errno.EINVAL, 2)])
+def test_where_holes_are_not_known_there_may_be_data_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: int
+) -> None:
+    def lseek(*_: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / "file").write_bytes(b"data")
+    with contextlib.closing(PlainFile(tmp_path / "file")) as file:
+        monkeypatch.setattr(os, "lseek", lseek)
+        assert file.next_data(2) == expected
 
 
 def test_links_and_pipes_are_not_opened(tmp_path: Path) -> None:

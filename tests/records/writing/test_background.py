@@ -9,6 +9,7 @@ import pytest
 
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
+from rec_summary.records.writing import background
 from rec_summary.records.writing.background import BackgroundWriter
 from tests.support.waiting import PATIENCE_SECS, eventually
 
@@ -383,3 +384,24 @@ def test_records_are_encoded_in_the_thread_in_order(sink, troubles):
     assert added.thread is writer._thread
     assert troubles.counts == {"write": 1}
     assert writer.accepted == 4
+
+
+@pytest.mark.parametrize("pause", [0.001, 1e6])
+def test_the_thread_polls_also_while_there_is_nothing_to_write(sink, troubles, monkeypatch, pause):
+    monkeypatch.setattr(background, "_POLL_SECS", pause)
+    threads = []
+
+    def poll():
+        threads.append(threading.current_thread())
+        if len(threads) == 1:
+            raise OSError("a failed poll")
+
+    writer = BackgroundWriter(sink, troubles, poll=poll)
+    eventually(lambda: len(threads), until=lambda count: count > (pause < 1))
+    for number in range(3):
+        writer.write(Item(number))
+        assert writer.flush()
+    writer.close()
+    assert len(threads) == 1 or pause < 1
+    assert set(threads) == {writer._thread}
+    assert troubles.counts == {"look": 1}

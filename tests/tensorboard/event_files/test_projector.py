@@ -12,6 +12,7 @@ from rec_summary.errors import DestinationError, SourceError
 from rec_summary.series.options import ArgumentError
 from rec_summary.tensorboard.embedding_tables import MOST_ROWS
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.projector import CONFIG_NAME, export_projector
 from rec_summary.values.tensor import to_tensor
 from tests.support.checkpoint_bytes import value
@@ -95,6 +96,21 @@ def test_a_name_that_is_no_text_is_that_of_the_export(tmp_path: Path, logdir: Pa
     assert tuple(export_projector(tmp_path / "tree", logdir, "t", checkpoint=path)) == report.runs
 
 
+def test_only_what_matches_is_written(records: Path, logdir: Path) -> None:
+    write_segment(records / "second", event(3, tensor("z", TABLE)))
+    assert export_projector(records, logdir, "user") == {"first": ("user.embedding_table",)}
+    assert not (logdir / "second").exists()
+    assert export_projector(records, logdir, "z") == {"second": ("z",)}
+
+
+def test_a_run_that_another_export_writes_is_refused(records: Path, logdir: Path) -> None:
+    with LogDir(str(logdir)) as other:
+        other.claim(["first"])
+        with pytest.raises(DestinationError, match="the run first"):
+            export_projector(records, logdir, "user")
+    assert export_projector(records, logdir, "user")
+
+
 def test_only_an_end_of_line_ends_a_label(records: Path, logdir: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     titles = ["M\u2028useum", "\x85", "a\x0cb", "d"]
@@ -107,7 +123,9 @@ def test_only_an_end_of_line_ends_a_label(records: Path, logdir: Path, tmp_path:
 def test_a_checkpoint_from_elsewhere(records: Path, logdir: Path, tmp_path: Path) -> None:
     path = tmp_path / "other.ckpt"
     path.write_bytes(value("big", (2, 2), "Float32", TABLE[:2, :2].tobytes()))
-    found = export_projector(records, logdir, "big", runs="second", checkpoint=path)
+    link = tmp_path / "latest.ckpt"
+    link.symlink_to(path)  # the user's own
+    found = export_projector(records, logdir, "big", runs="second", checkpoint=link)
     assert found == {"second": ("big",)}
     with pytest.raises(SourceError, match="the checkpoint"):
         export_projector(records, logdir, "big", checkpoint=tmp_path / "nothing")
