@@ -177,7 +177,7 @@ def test_what_mixes_trainings_or_counts_twice_is_reported(
     other = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
     other.online_train(stream(), callbacks=[collector, Journal(stop_after=STEPS)])
     assert (collector.troubles["callbacks"], collector.troubles["another network"]) == (1, 1)
-    assert "another network than the last one" in caplog.text
+    assert "another network than the previous one" in caplog.text
 
 
 @pytest.mark.parametrize(("value", "error"), [("other", ValueError), (1, TypeError)])
