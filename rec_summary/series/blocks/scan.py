@@ -180,10 +180,10 @@ def _header_checksums() -> npt.NDArray[np.uint32]:
     return checksums
 
 
-def unaligned(buffer: bytes | Bytes, form: str, offset: int = 0, stride: int = 1) -> Any:
-    """Returns the values of a form that begin at every `stride`-th byte from an offset on."""
-    count = max(len(buffer) - offset - np.dtype(form).itemsize + stride, 0) // stride
-    return np.ndarray((count,), form, buffer if count else b"", offset if count else 0, (stride,))
+def unaligned(buffer: bytes, form: str, offset: int = 0) -> Any:
+    """Returns the values of a form that begin at each byte from an offset on."""
+    count = max(len(buffer) - offset - np.dtype(form).itemsize + 1, 0)
+    return np.ndarray((count,), form, buffer, offset if count else 0, (1,))
 
 
 def _scan_steps(buffer: bytes, at: int, bounds: Integers) -> ScannedRecords:
