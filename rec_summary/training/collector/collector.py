@@ -403,7 +403,7 @@ class SummaryCollector(Callback):
             self._troubles.report(
                 "callbacks",
                 "a training begins before the previous one has ended: use one SummaryCollector for "
-                "each training, and list it once among the callbacks",
+                "each training, once among its callbacks",
             )
         parameters: dict[str, Any] = {}
         with self._troubles.attempt("parameters of the network"):
