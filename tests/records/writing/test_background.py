@@ -404,4 +404,4 @@ def test_the_thread_polls_also_while_there_is_nothing_to_write(sink, troubles, m
     writer.close()
     assert len(threads) == 1 or pause < 1
     assert set(threads) == {writer._thread}
-    assert troubles.counts == {"look": 1}
+    assert troubles.counts == {"poll": 1}

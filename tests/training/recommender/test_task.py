@@ -66,7 +66,7 @@ def test_names_of_tasks_are_parts_of_tags_and_no_groups_of_metrics(name) -> None
     ],
 )
 def test_tasks_and_the_options_of_one_task_exclude_each_other(options) -> None:
-    with pytest.raises(ValueError, match="where tasks are given") as caught:
+    with pytest.raises(ValueError, match="set this option in each Task") as caught:
         RecommenderMetrics(tasks={"ctr": CTR}, **options)
     assert_three_parts(caught)
 
