@@ -241,6 +241,7 @@ def test_without_rules_the_built_in_ones_are_watched() -> None:
         ("nan-loss", ["loss/auto", "eval/Loss", "total_loss"]),
         ("auc-drop", ["eval/auc", "AUC", "auc_2", "metrics/gauc/auto", "a/gauc_by_user/last_9"]),
         ("auc-drop", ["a/slice/b=_gap/auc/last_9", "a/slice/b/auc_worst/lifetime"]),
+        ("auc-drop", ["eval/price_gap/auc", "income_gap/AUC"]),
     ],
 )
 def test_which_tags_the_built_in_rules_are_about(name: str, tags: list[str]) -> None:
