@@ -96,6 +96,7 @@ class Distribution(State):
             expected = "an integer dtype" if self.buckets else "a dtype of real numbers"
             raise TypeError(three_part("the dtype of the values", flat.dtype, expected))
         if weights is not None:
+            weights = weights.astype(np.float64)  # sums of float32 are not exact
             usable = (weights >= 0) & (weights <= MOST_WEIGHT)
             weights = on_weight_grid(np.where(usable, weights, 0.0))
             weights = np.repeat(weights, flat.size // len(weights))

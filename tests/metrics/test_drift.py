@@ -201,6 +201,20 @@ def test_strings_are_categories() -> None:
     assert found.psi == pytest.approx(drift_of(first, then).psi)
 
 
+def test_weights_of_single_precision_are_added_without_rounding() -> None:
+    random = np.random.default_rng(0)
+    reference = ReferenceBuilder(1000)
+    reference.add({"feature": random.random(1000)})
+    found, exact = Drift(reference.reference()), Drift(reference.reference())
+    for _ in range(20):
+        values, weights = random.random(64), np.float32(100 * random.random(64))
+        found.add({"feature": values}, weights)
+        exact.add({"feature": values}, weights.astype(np.float64))
+    assert found.window["feature"].counts[-1] == 0  # no value is missing
+    restored = Drift.from_arrays(found.arrays())
+    assert restored.window["feature"].equals(exact.window["feature"])
+
+
 def test_drift_heeds_weights() -> None:
     random = np.random.default_rng(0)
     first, then = random.normal(0, 1, 20_000), random.normal(0.5, 1, 20_000)
