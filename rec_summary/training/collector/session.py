@@ -249,7 +249,7 @@ def reason_of(error: BaseException) -> str:
 
     MindSpore's messages may begin with headings, such as `- Kernel select failed:`, between rulers.
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip("- ")]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip().strip("- ")]
     below = [line for line in lines if not line.startswith("- ")]
     text = ": ".join([type(error).__name__, *(below or lines)[:1]])
     return text[:_REASON_CHARS]

@@ -186,5 +186,7 @@ class Aggregator:
                 self._troubles.report(what, f"{path} has other settings, and is not restored")
         except FileNotFoundError:
             return
+        except ValueError as error:  # of a state, which does not know its file
+            self._troubles.report(what, f"{path} is not restored: {error}")
         except errors as error:
             self._troubles.report(what, error)

@@ -44,6 +44,7 @@ def test_a_frequency_that_was_asked_for_holds_for_ever():
     [
         ("", "RuntimeError"),
         ("a\nb", "RuntimeError: a"),
+        ("\t\n a", "RuntimeError: a"),
         ("- no data", "RuntimeError: - no data"),
         ("\n---\n- Kernel select failed:\n---\nOp [X]\n\n---\n- Calls:\n", "RuntimeError: Op [X]"),
         ("x" * 600, "RuntimeError: " + "x" * 486),

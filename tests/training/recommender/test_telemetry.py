@@ -403,7 +403,8 @@ def test_a_state_of_another_form_is_reported_and_ignored(tmp_path, caplog, form)
     persistence.save(path, message.SerializeToString())
     collector, _ = train(tmp_path, options, steps=8)
     assert collector.troubles == {"recommender metrics: the state of an earlier run": 1}
-    assert re.search(r"is invalid\. Received: .*\. Expected: ", caplog.text)
+    expected = r" is not restored: .* is invalid\. Received: .*\. Expected: "
+    assert re.search(re.escape(path) + expected, caplog.text)
     assert scalars(tmp_path, "recommender/examples/lifetime")[8] == 64
 
 
