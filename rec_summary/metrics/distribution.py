@@ -116,10 +116,13 @@ class Distribution(State):
         """Counts numbers between few edges: many times as fast as looking for their places."""
         present = numbers == numbers  # NaN is not equal to itself
         above = [present, *(numbers >= edge for edge in self.edges.tolist())]
-        # Sums of weights are exact in any order.
-        sums = [np.count_nonzero(part) if weights is None else weights @ part for part in above]
-        self.counts[:-1] -= np.diff([*sums, 0.0])
-        self.counts[-1] += (numbers.size if weights is None else weights.sum()) - sums[0]
+        *sums, missing = (
+            np.count_nonzero(part) if weights is None else weights @ part
+            for part in (*above, ~present)
+        )
+        # Sums of weights up to 2**33 are exact in any order; larger ones may fall by rounding.
+        self.counts[:-1] += np.maximum(-np.diff([*sums, 0.0]), 0.0)
+        self.counts[-1] += missing
         self.squares += _squares(weights, present)
 
     def _bins_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:

@@ -158,6 +158,19 @@ def test_missing_and_invalid_arrays() -> None:
     assert_rejects_each_missing_array(categories([1]))
 
 
+def test_large_weights_are_rounded_and_can_be_restored() -> None:
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        found = Distribution(np.linspace(0.1, 0.9, 9))
+        values, weights = random.random(50_000), 2.0**20 * random.random(50_000)
+        found.add(values, weights)
+        assert found.counts[-1] == 0  # no value is missing
+        assert found.counts.sum() == pytest.approx(weights.sum())
+        found.add(np.float64([math.nan, 0.5]), np.float64([3, 0]))
+        assert found.counts[-1] == 3
+        assert Distribution.from_arrays(found.arrays()).equals(found)
+
+
 def test_negative_counts_are_not_restored() -> None:
     arrays = numbers([1.0]).arrays()
     arrays["counts"][0] = -1
