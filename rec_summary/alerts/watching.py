@@ -120,6 +120,7 @@ class _Watcher:
         self._readers: dict[str, RunReader] = {}  # by the paths of runs
         self._names: dict[str, str] = {}  # the names of runs, by their paths; they stay
         self._gone: list[str] = []  # the paths of runs that may come back
+        self._is_late, self._took = False, 0.0  # the last reading
 
     def _now(self) -> float:
         """Returns the real time, which neither jumps nor passes while the machine is suspended."""
@@ -153,7 +154,10 @@ class _Watcher:
         return report
 
     def _read(self, *, old: bool = False, past: bool = True) -> Iterator[Transition]:
-        """Judges what is new; notes whether that took so long that there may be more."""
+        """Judges what is new; notes whether that took so long that there may be more.
+
+        Where each reading takes long, such as one of thousands of live runs, there is always more.
+        """
         begun = time.monotonic()
         for run in matching_runs(self._poller.poll(), self._pattern):
             name = self._names.setdefault(run.path, valid(run.name))
@@ -179,7 +183,9 @@ class _Watcher:
             if reader.is_waiting:
                 self._poller.again(run)
         yield from self._forget_the_gone()
-        self._is_late = time.monotonic() - begun > _LONG_SECS
+        took = time.monotonic() - begun
+        is_usual = self._took / 2 <= took <= self._took * 2
+        self._is_late, self._took = took > _LONG_SECS and not is_usual, took
 
     def _forget_the_gone(self) -> Iterator[Transition]:
         self._gone += self._poller.gone()

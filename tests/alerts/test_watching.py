@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,8 +22,10 @@ from rec_summary.alerts.last_values import WatchReport
 from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
 from rec_summary.alerts.watching import EVERYTHING, watch
+from rec_summary.records.reading.runs import Run
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
+from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.options import Since
 from rec_summary.series.report import Problem
 from tests.support.corpus import tensor
@@ -369,3 +373,33 @@ def test_records_of_many_kinds_are_judged_together_in_their_order(tmp_path: Path
                 expected.append(f"{'+' if value > 3 else '-'} run {tag} {step}")
                 firing ^= {tag}
     assert once(tmp_path, "loss > 3", history=True) == expected
+
+
+@pytest.mark.parametrize("reading_secs", [[9, 3, 3], [9, 3, 1.5], [1.5]])
+def test_where_each_reading_takes_long_silence_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading_secs: list[float]
+) -> None:
+    """As where thousands of runs are written all the time."""
+    write_segment(tmp_path / "run", event(1, scalar("loss", 1), at=time.time()))
+    passed, stop, readings = 0.0, threading.Event(), itertools.count()
+
+    class Slow(RunPoller):
+        def poll(self) -> list[Run]:
+            nonlocal passed
+            number = next(readings)
+            passed += reading_secs[min(number, len(reading_secs) - 1)]
+            if number > 99:
+                stop.set()
+            return super().poll()
+
+    began = time.time()
+    clock = SimpleNamespace(time=lambda: began, monotonic=lambda: passed)
+    monkeypatch.setattr(watching_module, "time", clock)
+    rule, poller = read_rule("no data for 1m"), Slow(str(tmp_path))
+    [silent] = (
+        each
+        for each in watch(tmp_path, [rule], stop=stop, interval=0.0, poller=poller)
+        if isinstance(each, Transition) and (stop.set() or True)
+    )
+    assert silent.firing
+    assert next(readings) < 99
