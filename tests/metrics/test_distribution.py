@@ -166,7 +166,7 @@ def test_large_weights_are_rounded_and_can_be_restored() -> None:
         found.add(values, weights)
         assert found.counts[-1] == 0  # no value is missing
         assert found.counts.sum() == pytest.approx(weights.sum())
-        found.add(np.float64([math.nan, 0.5]), np.float64([3, 0]))
+        found.add(np.array([math.nan, 0.5]), np.array([3.0, 0.0]))
         assert found.counts[-1] == 3
         assert Distribution.from_arrays(found.arrays()).equals(found)
 
