@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import pty
 import re
 import subprocess
 from pathlib import Path
@@ -72,6 +74,26 @@ def test_problems_are_printed_before_the_table(three_runs: Path) -> None:
     lines = both.stdout.splitlines()
     assert lines[0] == "1 problem:"
     assert [line.strip() for line in lines[2:]] == ["run", "run_0", "run_1"]
+
+
+@pytest.mark.parametrize("width", [0, 30])
+def test_sentences_on_a_terminal_have_whole_names(tmp_path: Path, width: int) -> None:
+    facts = custom({"data-set": "click-logs-of-november", "network-name": "deep-and-cross"})
+    for name in "ab":
+        write_segment(tmp_path / name, lineage(user_defined_info=facts))
+    leader, follower = pty.openpty()
+    done = subprocess.run(
+        [*PROGRAM, "lineage", tmp_path],
+        stdout=follower,
+        stderr=PIPE,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": str(width)},
+        timeout=PATIENCE_SECS,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = os.read(leader, 1 << 12).decode()
+    os.close(leader)
+    os.close(follower)
+    assert {"click-logs-of-november,", "deep-and-cross"} <= set(shown.split())
 
 
 def test_a_mistake_in_a_filter_is_found_before_records_are_read(tmp_path: Path) -> None:
