@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import pty
 import re
 import subprocess
 from pathlib import Path
@@ -14,7 +12,7 @@ from subprocess import PIPE, STDOUT
 
 import pytest
 
-from tests.support.command import PROGRAM, flat, run
+from tests.support.command import PROGRAM, flat, on_terminal, run
 from tests.support.record_dirs import custom, lineage, write_segment
 from tests.support.waiting import PATIENCE_SECS
 
@@ -81,18 +79,7 @@ def test_sentences_on_a_terminal_have_whole_names(tmp_path: Path, width: int) ->
     facts = custom({"data-set": "click-logs-of-november", "network-name": "deep-and-cross"})
     for name in "ab":
         write_segment(tmp_path / name, lineage(user_defined_info=facts))
-    leader, follower = pty.openpty()
-    done = subprocess.run(
-        [*PROGRAM, "lineage", tmp_path],
-        stdout=follower,
-        stderr=PIPE,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": str(width)},
-        timeout=PATIENCE_SECS,
-    )
-    assert done.returncode == 0, done.stderr
-    shown = os.read(leader, 1 << 12).decode()
-    os.close(leader)
-    os.close(follower)
+    shown = on_terminal(width, "lineage", tmp_path)
     assert {"click-logs-of-november,", "deep-and-cross"} <= set(shown.split())
 
 
