@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -22,6 +23,24 @@ def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProces
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
         command, capture_output=True, text=True, timeout=PATIENCE_SECS, **options
     )
+
+
+def on_terminal(width: int, *arguments: str | Path) -> str:
+    """Returns what the command prints on a terminal of this width; it must be short."""
+    leader, follower = pty.openpty()
+    try:
+        done = subprocess.run(
+            [*PROGRAM, *map(str, arguments)],
+            stdout=follower,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": str(width)},
+            timeout=PATIENCE_SECS,
+        )
+        assert done.returncode == 0, done.stderr
+        return os.read(leader, 1 << 12).decode()
+    finally:
+        os.close(leader)
+        os.close(follower)
 
 
 def python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

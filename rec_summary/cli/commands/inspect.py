@@ -96,9 +96,9 @@ def inspect(
 
 def _print_run(summary: RunSummary, *, every: bool) -> None:
     click.secho(one_line(summary.run), bold=True)
-    width = console().size.width
+    width = max(console().size.width - _INDENT, 1)  # COLUMNS may be 0
     for what, text in _facts(summary):
-        folded = textwrap.wrap(text, width - _INDENT, break_long_words=False)
+        folded = textwrap.wrap(text, width, break_long_words=False)
         click.echo(f"  {what:<10} " + f"\n{'':{_INDENT}}".join(folded))
     if summary.tags:
         listed = summary.tags if every else summary.tags[:_SHOWN]

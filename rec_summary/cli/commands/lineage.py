@@ -211,7 +211,9 @@ def _repeats_last(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _say_folded(text: str) -> None:
-    say(textwrap.fill(text, console().size.width, break_long_words=False))
+    width = max(console().size.width, 1)  # COLUMNS may be 0
+    # Names are broken nowhere: they are copied into options.
+    say(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -221,14 +221,14 @@ class RunWriter:
             self._both(SegmentWriter.close)
 
     def _both(self, *actions: Callable[[SegmentWriter], None]) -> None:
-        # A failure of one file must not affect the other.
+        # A failure of one file does not affect the other; a full disk keeps the records that fit.
         failure: OSError | None = None
         for segment in self._open.values():
-            try:
-                for action in actions:
+            for action in actions:
+                try:
                     action(segment)
-            except OSError as error:
-                failure = error
+                except OSError as error:
+                    failure = failure or error
         if failure is not None:
             raise failure
 

@@ -23,6 +23,7 @@ POINTS: Final = "points"
 _SIDE, _MARGIN = 360, 36  # pixels of the picture
 _GREY, _BLUE, _PALE = (150, 150, 150), (31, 105, 180), (215, 226, 240)
 _DOT: Final = 4
+_NAMED: Final = 3  # numbers in a message
 _CURVE_NOTE: Final = (
     "The points are even in recall. The thresholds in the tooltip are not theirs: TensorBoard"
     " computes them as even in the score, from the number of points."
@@ -67,11 +68,9 @@ class ReliabilityMapper(ValueMapper):
         curve = value.reliability
         columns = np.array(_equal(curve.predicted, curve.observed, curve.weights))
         if not columns.size or not np.isfinite(columns).all():
-            raise ValueError(
-                three_part(
-                    "the content of its columns", columns.tolist(), "finite numbers, one or more"
-                )
-            )
+            received = columns[~np.isfinite(columns)][:_NAMED].tolist()
+            expected = "finite numbers, one or more"
+            raise ValueError(three_part("the content of its columns", received, expected))
         yield picture(tag, functools.partial(reliability_picture, columns))
         rows = [(f"{p:.6g}", f"{o:.6g}", f"{n:,.10g}") for p, o, n in columns.T[:MOST_ENTRIES]]
         points = grid([("predicted", "observed", "examples"), *rows])

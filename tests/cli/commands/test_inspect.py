@@ -12,7 +12,7 @@ import pytest
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.overview.inspection import inspect_run
-from tests.support.command import PROGRAM, flat, run
+from tests.support.command import PROGRAM, flat, on_terminal, run
 from tests.support.corpus import losses, put
 from tests.support.record_dirs import (
     START,
@@ -42,6 +42,11 @@ def test_inspect_shows_what_is_there(three_runs: Path) -> None:
     ):
         assert words in text
     assert "run_0" not in text
+
+
+@pytest.mark.parametrize("width", [0, 5])
+def test_a_terminal_without_room_is_no_error(three_runs: Path, width: int) -> None:
+    assert "run_0" in on_terminal(width, "inspect", three_runs)
 
 
 def test_inspect_tells_apart_two_writers_and_puts_scalars_first(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from subprocess import PIPE, STDOUT
 
 import pytest
 
-from tests.support.command import PROGRAM, flat, run
+from tests.support.command import PROGRAM, flat, on_terminal, run
 from tests.support.record_dirs import custom, lineage, write_segment
 from tests.support.waiting import PATIENCE_SECS
 
@@ -72,6 +72,15 @@ def test_problems_are_printed_before_the_table(three_runs: Path) -> None:
     lines = both.stdout.splitlines()
     assert lines[0] == "1 problem:"
     assert [line.strip() for line in lines[2:]] == ["run", "run_0", "run_1"]
+
+
+@pytest.mark.parametrize("width", [0, 30])
+def test_sentences_on_a_terminal_have_whole_names(tmp_path: Path, width: int) -> None:
+    facts = custom({"data-set": "click-logs-of-november", "network-name": "deep-and-cross"})
+    for name in "ab":
+        write_segment(tmp_path / name, lineage(user_defined_info=facts))
+    shown = on_terminal(width, "lineage", tmp_path)
+    assert {"click-logs-of-november,", "deep-and-cross"} <= set(shown.split())
 
 
 def test_a_mistake_in_a_filter_is_found_before_records_are_read(tmp_path: Path) -> None:

@@ -261,6 +261,20 @@ def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, full_disk):
     assert flat(steps(tmp_path)) == list(range(1, 32))
 
 
+def test_the_records_that_fit_are_forced_to_the_disk(tmp_path, full_disk, synced):
+    writer = RunWriter(tmp_path, durability=Durability(fsync="flush"))
+    del synced[:]
+    writer.write(Sized(1))
+    full_disk.append(True)
+    with pytest.raises(OSError, match="No space left"):
+        writer.flush()
+    assert sorted(synced) == sorted(writer.paths)
+    del synced[:]
+    with pytest.raises(OSError, match="No space left"):
+        writer.close()
+    assert len(synced) == 2
+
+
 def held_below(directory):
     """Returns what this process holds open below a directory, deleted files included."""
     paths = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
