@@ -160,7 +160,7 @@ def print_table(columns: Sequence[Column], *, piped: int | None = None) -> list[
     """
     out, missing = console(), list[str]()
     if piped is not None and not printing().wide and not sys.stdout.isatty():
-        _, missing = fitted_table(columns, piped)
+        _, missing = fitted_table(columns, piped, whole=False)
         columns = columns[: len(columns) - len(missing)]
     table, left_out = fitted_table(columns, out.size.width)
     out.print(table)
@@ -168,18 +168,19 @@ def print_table(columns: Sequence[Column], *, piped: int | None = None) -> list[
 
 
 def fitted_table(
-    columns: Sequence[Column], room: int, least: int = _LEAST_NAME
+    columns: Sequence[Column], room: int, least: int = _LEAST_NAME, *, whole: bool = True
 ) -> tuple[Table, list[str]]:
     """Returns a table, and the names of the columns that do not fit.
 
     Long names are cut in the middle, and columns at the end are left out; numbers stay whole. The
-    names of the first column stay whole if half of the width is enough for them; they take more
-    only if it is free. If they would look the same, they are not cut, but have several lines.
+    names of the first column take more than half of the width only if it is free. If they would
+    look the same, they are not cut, but have several lines.
 
     Args:
         columns: The columns, the most important first.
         room: How wide the table may be.
         least: Names that are longer than this may be cut to it.
+        whole: Whether the names of the first column are not cut if half of the width is enough.
     """
     from rich.cells import cell_len
     from rich.table import Table
@@ -193,7 +194,7 @@ def fitted_table(
         size = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(cells, least)
         if not widths:
             most = max(room - _PADDING if column.is_number else room // 2, 1)
-            size = content if content <= most else min(size, most)
+            size = content if whole and content <= most else min(size, most)
         size = min(natural[-1], size)
         if widths and size + _PADDING > room:
             break

@@ -170,3 +170,12 @@ def test_a_pipe_has_the_columns_of_80_characters_and_whole_names(
     with command(wide=True):
         assert print_table(columns, piped=80) == []
     assert capsys.readouterr().out.count("m39") == 2
+
+
+def test_whole_names_in_a_pipe_take_no_column(capsys: pytest.CaptureFixture[str]) -> None:
+    """No name is cut there, however wide the line becomes."""
+    names = [f"2022/team/trial/seed_0210/attempt-{number}" for number in range(2)]
+    with command():
+        assert print_table([Column("run", False, names), *[NUMBERS] * 5], piped=80) == []
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", *names]
