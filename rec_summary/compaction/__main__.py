@@ -64,9 +64,8 @@ def main(arguments: Sequence[str]) -> int:
     """Compacts; returns the exit code."""
     directory, rank, total, share, lock, *own = arguments
     with contextlib.suppress(OSError):
-        os.setpriority(
-            os.PRIO_PROCESS, 0, _LOWEST_PRIORITY
-        )  # also below a training with `nice -n -5`
+        # Absolute: also below a training with `nice -n -5`.
+        os.setpriority(os.PRIO_PROCESS, 0, _LOWEST_PRIORITY)
     pacer = _Pacer(float(share), sys.stdin.fileno())
     kind = lock or None
     try:
