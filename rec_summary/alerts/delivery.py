@@ -116,12 +116,11 @@ class AlertLog:
         """
         self._path = os.fspath(path)
         self._failures = _Failures(complain)
-        # Not only to write: to open a pipe that nobody reads would wait.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         what, expected = "the log of alerts", "a file that can be written to"
         with os_errors_as(ArgumentError, what, printable(self._path), expected):
             self._file = os.open(self._path, flags, _MODE)
-        self._is_torn = False  # whether the last line of this process was cut
+        self._is_torn = self._ends_within_a_line()
 
     def write(self, transition: Transition) -> None:
         """Appends an alert."""
@@ -143,6 +142,13 @@ class AlertLog:
     def close(self) -> None:
         """Closes the file."""
         os.close(self._file)
+
+    def _ends_within_a_line(self) -> bool:
+        try:
+            size = os.fstat(self._file).st_size
+            return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        except OSError:  # not a regular file
+            return False
 
 
 class Command:

@@ -104,6 +104,7 @@ def _append(path: str, run: str) -> None:
 
 def test_a_log_is_appended_to_by_several_processes_at_once(tmp_path: Path) -> None:
     path = tmp_path / "log"
+    path.write_text("torn")
     context = multiprocessing.get_context("fork")
     processes = [
         context.Process(target=_append, args=(str(path), letter * 3000)) for letter in "ab"
@@ -113,7 +114,9 @@ def test_a_log_is_appended_to_by_several_processes_at_once(tmp_path: Path) -> No
     for process in processes:
         process.join(PATIENCE_SECS)
         assert process.exitcode == 0
-    runs = [json.loads(line)["run"] for line in path.read_text().splitlines()]
+    first, *lines = [line for line in path.read_text().split("\n") if line]
+    assert first == "torn"
+    runs = [json.loads(line)["run"] for line in lines]
     assert sorted(runs) == ["a" * 3000] * 200 + ["b" * 3000] * 200
 
 
