@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import struct
 import subprocess
 import sys
@@ -67,15 +66,11 @@ def write_lineage(directory: Path, *payloads: bytes) -> Path:
 
 def run(*arguments: Any, memory: int = 3 << 30, seconds: float = PATIENCE_SECS) -> Any:
     """Runs the command with an address space of so many bytes."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-
+    # Not by `preexec_fn`, which forks: a child of a process with threads of gRPC (Ray) can abort.
     return subprocess.run(
-        [*MAIN, *map(str, arguments)],
+        ["prlimit", f"--as={memory}", *MAIN, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=seconds,
-        preexec_fn=limit,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
