@@ -33,9 +33,7 @@ def hold(fd: int) -> None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-        except OSError as error:
-            if error.errno not in _HELD:
-                return
+        except OSError:
             time.sleep(_WAIT_SECS)  # a reader asks `is_held` at this moment
 
 

@@ -1,10 +1,15 @@
 """Signs of life of writers: the lock on their files, and the process on this host."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import pytest
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import this_host
@@ -51,14 +56,26 @@ def test_each_rank_has_its_own_sign_of_life(tmp_path: Path) -> None:
     assert open_record_files(str(tmp_path), 0) == []
     assert writer_is_alive(tmp_path, state(dead_pid(), rank=1)) is True
     assert writer_is_alive(tmp_path, state(dead_pid(), rank=0)) is False
+    own = {Path(writer.paths[1]).name}
+    assert writer_is_alive(tmp_path, state(dead_pid(), rank=1), own) is True
+    assert writer_is_alive(tmp_path, state(dead_pid(), rank=1), {"another's"}) is False
     writer.close()
     assert writer_is_alive(tmp_path, state(dead_pid(), rank=1)) is False
 
 
-def test_what_cannot_be_known(tmp_path: Path) -> None:
+def test_what_cannot_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert writer_is_alive(tmp_path, state(os.getpid())) is None  # the number may be another's
     assert writer_is_alive(tmp_path, RunState()) is None  # of MindSpore's own collector
+    assert writer_is_alive(tmp_path, state(-dead_pid())) is None  # it would be a group's
     assert writer_is_alive(tmp_path / "gone", state(dead_pid())) is False
+    (tmp_path / "file").touch()
+    assert writer_is_alive(tmp_path / "file", state(dead_pid())) is False
+
+    def refuse(*_: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", refuse)
+    assert writer_is_alive(tmp_path, state(os.getpid())) is None  # another user's
 
 
 def test_questions_do_not_disturb_each_other_nor_the_writer(tmp_path: Path) -> None:
@@ -68,9 +85,41 @@ def test_questions_do_not_disturb_each_other_nor_the_writer(tmp_path: Path) -> N
         hold(file.fileno())
         assert is_held(str(path))
         assert is_held(str(path))
+        (tmp_path / "link").symlink_to(path)
+        assert not is_held(str(tmp_path / "link"))
         file.write(b"x")
     assert not is_held(str(path))
+    with path.open("rb") as reader:  # another reader's question
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        assert not is_held(str(path))
     assert not is_held(str(tmp_path / "missing"))
+
+
+def test_a_question_at_the_moment_of_the_lock_does_not_prevent_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    with path.open("wb") as file, path.open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(reader, fcntl.LOCK_UN))
+        hold(file.fileno())
+        assert is_held(str(path))
+
+
+@pytest.mark.parametrize(("code", "held"), [(errno.ENOLCK, False), (errno.EACCES, True)])
+def test_what_odd_file_systems_say_of_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, held: bool
+) -> None:
+    """Some have no locks, and some say of a lock that is taken that access is denied."""
+
+    def refuse(*_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        hold(file.fileno())  # the file is written all the same
+        assert is_held(str(path)) is held
 
 
 def test_a_forked_child_does_not_keep_its_parents_files_open(tmp_path: Path) -> None:

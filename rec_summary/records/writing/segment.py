@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import weakref
 from typing import Final
 
 from rec_summary.records.files import FILE_MODE
@@ -41,7 +40,7 @@ class SegmentWriter:
             FileExistsError: The file exists already; another writer owns it.
             OSError: The file cannot be created.
         """
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND  # O_EXCL follows no link
         self.path = path
         self.bytes_written = 0
         self.records = 0
@@ -52,11 +51,6 @@ class SegmentWriter:
         self._pending_bytes = 0
         self._torn = False  # a part of a record is at the end, and could not be cut off
         self._linked = os.fstat(self._fd).st_nlink > 0  # not every file system counts names
-
-    @property
-    def is_open(self) -> bool:
-        """Whether `close` has not been called."""
-        return self._fd >= 0
 
     @property
     def size(self) -> int:
@@ -177,28 +171,32 @@ class SegmentWriter:
         try:
             self.flush()
         finally:
-            fd, self._fd = self._fd, -1  # closed even if that fails
-            os.close(fd)
+            self._close()
 
     def abandon(self) -> None:
         """Closes the file without the records that wait."""
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
             self._pending, self._pending_bytes = [], 0
+            self._close()
+
+    def _close(self) -> None:
+        _open_segments.discard(self)
+        fd, self._fd = self._fd, -1  # closed even if that fails
+        os.close(fd)
 
 
-_open_segments: weakref.WeakSet[SegmentWriter] = weakref.WeakSet()
+_open_segments: set[SegmentWriter] = set()
 
 
 def is_open_here(path: str) -> bool:
     """Returns whether this process writes a file."""
-    return any(segment.path == path and segment.is_open for segment in list(_open_segments))
+    # Another thread may open or close a file meanwhile.
+    return any(segment.path == path for segment in list(_open_segments))
 
 
 def _abandon_all() -> None:
     """Closes all files in a forked child, which would hold their locks after its parent's death."""
-    for segment in _open_segments:
+    for segment in list(_open_segments):
         segment.abandon()
 
 

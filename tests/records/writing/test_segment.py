@@ -24,7 +24,9 @@ def test_writes_what_the_reader_reads(tmp_path):
         writer.write(payload)
     writer.close()
     assert read_all(tmp_path / "s") == payloads
-    assert writer.bytes_written == (tmp_path / "s").stat().st_size
+    status = (tmp_path / "s").stat()
+    assert writer.bytes_written == status.st_size
+    assert status.st_mode & 0o777 == 0o600
 
 
 def test_nothing_is_there_before_flush_and_all_of_it_after(tmp_path):
@@ -70,7 +72,7 @@ def test_a_full_disk_leaves_whole_records_and_goes_on_when_there_is_room(small_d
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * 150_000)
     writer = SegmentWriter(str(small_disk / "s"))
-    payloads = [bytes([n]) * 10_000 for n in range(20)]
+    payloads = [bytes([n]) * (100 if n % 2 else 20_000) for n in range(20)]
     failures = []
     for payload in payloads:
         try:
@@ -134,7 +136,7 @@ def test_while_nothing_can_be_written_memory_stays_bounded(small_disk):
         except OSError:
             refused += 1
     assert refused > 0
-    assert writer._pending_bytes < (8 << 20) + 2 * len(frame(b"x" * 100_000))
+    assert (8 << 20) <= writer._pending_bytes < (8 << 20) + 2 * len(frame(b"x" * 100_000))
     with pytest.raises(OSError, match="No space left"):
         writer.close()
 
@@ -207,6 +209,7 @@ def test_what_is_not_written_yet_can_be_handed_over(tmp_path):
     old.write(b"two")
     new.write(b"three")
     old.hand_over(new)
+    assert not is_open_here(old.path)
     assert new.size == len(frame(b"three") + frame(b"two"))
     new.close()
     assert read_all(tmp_path / "old") == [b"one"]
@@ -274,7 +277,7 @@ def test_a_file_is_open_here_until_it_is_closed(tmp_path):
 
 def test_a_file_that_cannot_even_be_closed_is_closed_once(tmp_path, monkeypatch):
     """Its number may be another file's by then."""
-    writer = SegmentWriter(str(tmp_path / "s"))
+    writer, *others = [SegmentWriter(str(tmp_path / name)) for name in "stu"]
     real, closed = os.close, []
 
     def close(fd):
@@ -287,3 +290,31 @@ def test_a_file_that_cannot_even_be_closed_is_closed_once(tmp_path, monkeypatch)
         writer.close()
     writer.close()
     assert len(closed) == 1
+    others[0].hand_over(others[1])  # no record is lost
+    assert len(closed) == 2
+    monkeypatch.undo()
+    others[1].close()
+
+
+def test_what_is_forced_to_the_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    writer = SegmentWriter(str(tmp_path / "s"))
+    writer.sync()
+    assert synced == [writer._fd]
+    writer.close()
+    writer.sync()
+    assert len(synced) == 1
+
+
+def test_a_process_without_an_input_writes_to_the_descriptor_0(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from rec_summary.records.writing.segment import SegmentWriter\n"
+        "os.close(0)\n"
+        "w = SegmentWriter(sys.argv[1])\n"
+        "w.write(b'one'); w.sync(); w.close(); w.close()\n"
+        "assert os.open('/dev/null', os.O_RDONLY) == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], check=True)
+    assert read_all(tmp_path / "s") == [b"one"]
