@@ -167,24 +167,21 @@ class CheckpointFile:
                 name = self._text(begin, stop)
             elif number == 2:
                 entry = self._tensor(begin, stop)
-        entry_so_far = self._entries.get(name)
-        if entry_so_far is not None and entry_so_far.shape == entry.shape:
-            entry_so_far.parts.extend(entry.parts)
-        else:
-            self._entries[name] = entry
+        whole = self._entries.setdefault(name, entry)
+        if whole is not entry:
+            whole.parts.extend(entry.parts)
 
     def _tensor(self, start: int, end: int) -> _Entry:
         shape: list[int] = []
         kind, parts = "", []
         for number, begin, stop in self._fields(start, end):
             if number == 1:
-                while begin < stop:
-                    size, begin = self._varint(begin, stop)
-                    shape.append(size)
-                    if len(shape) > MOST_DIMENSIONS or not size < 1 << 63:
-                        received = verbatim(f"{len(shape)} dimensions, of {size}")
-                        expected = f"at most {MOST_DIMENSIONS}, none of them negative"
-                        raise self._error(start, "the shape of a parameter", received, expected)
+                size, _ = self._varint(begin)
+                shape.append(size)
+                if len(shape) > MOST_DIMENSIONS or not size < 1 << 63:
+                    received = verbatim(f"{len(shape)} dimensions, of {size}")
+                    expected = f"at most {MOST_DIMENSIONS}, none of them negative"
+                    raise self._error(start, "the shape of a parameter", received, expected)
             elif number == 2:
                 kind = self._text(begin, stop)
             elif number == 3:
@@ -198,12 +195,12 @@ class CheckpointFile:
         while start < end:
             if trailer and end - start < 64 and self._read(start, len(_TRAILER)) == _TRAILER:
                 return
-            key, begin = self._varint(start, end)
+            key, begin = self._varint(start)
             number, wire = key >> 3, key & 7
             if wire == VARINT:
-                _, stop = self._varint(begin, end)
+                _, stop = self._varint(begin)
             elif wire == LENGTH:
-                length, begin = self._varint(begin, end)
+                length, begin = self._varint(begin)
                 stop = begin + length
             else:
                 stop = end + 1
@@ -214,8 +211,8 @@ class CheckpointFile:
             yield number, begin, stop
             start = stop
 
-    def _varint(self, start: int, end: int) -> tuple[int, int]:
-        data = self._read(start, min(10, end - start))
+    def _varint(self, start: int) -> tuple[int, int]:
+        data = self._read(start, 10)
         value, length = read_varint(data, 0, len(data))
         if value >= 0:
             return value, start + length

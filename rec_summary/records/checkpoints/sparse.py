@@ -66,9 +66,7 @@ def restored(
     Raises:
         ValueError: The rows are not rows of the base, or their values do not fit.
     """
-    fits = (
-        rows.ndim == 1 and rows.dtype.kind in "iu" and values.shape == (rows.size, *base.shape[1:])
-    )
+    fits = rows.dtype.kind in "iu" and values.shape == (rows.size, *base.shape[1:])
     if not fits or (rows.size and not 0 <= int(rows.min()) <= int(rows.max()) < len(base)):
         raise ValueError(f"{rows.shape} rows of shape {values.shape} for a table of {base.shape}")
     table = np.array(base)

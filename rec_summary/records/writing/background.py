@@ -81,7 +81,7 @@ class BackgroundWriter(Generic[Item]):
         self._held_bytes = 0  # of the waiting records and of the one being written
         self.accepted = 0
         self._done = 0  # written, or failed
-        self._is_flushed = True  # the last flush has succeeded, and nothing was written since
+        self._is_flushed = False  # the last flush has succeeded
         self._flush_due = math.inf  # the monotonic time of the next regular flush
         self._poll = poll
         self._poll_due = math.inf if poll is None else time.monotonic()
@@ -216,7 +216,6 @@ class BackgroundWriter(Generic[Item]):
         with self._changed:
             self._done += 1
             self._held_bytes -= item.nbytes
-            self._is_flushed = False
             if self._flush_due == math.inf:
                 self._flush_due = time.monotonic() + self._flush_secs
             self._changed.notify_all()

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,11 +32,51 @@ def test_parameters_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
             found.array("nothing")
 
 
+def test_parts_of_different_shapes_are_not_one_parameter(tmp_path: Path) -> None:
+    raw = TABLE.tobytes()
+    parts = [value("table", dims, "Float32", raw) for dims in ((4, 3), (3, 4))]
+    with (
+        opened(tmp_path, b"".join(parts)) as found,
+        pytest.raises(CheckpointError, match=r"96 bytes for shape \(4, 3\)"),
+    ):
+        found.array("table")
+
+
 def test_a_parameter_in_parts_is_put_together(tmp_path: Path) -> None:
     raw = TABLE.tobytes()
     parts = [value("table", (4, 3), "Float32", part) for part in (raw[:20], raw[20:])]
     with opened(tmp_path, b"".join(parts)) as found:
         np.testing.assert_array_equal(found.array("table"), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "array"),
+    [
+        ("Int8", np.array([-1, 1], np.int8)),
+        ("UInt16", np.array([65_535], np.uint16)),
+        ("Float64", np.array([[0.1], [np.inf]])),
+        ("Bool", np.array([True, False])),
+    ],
+)
+def test_each_type_is_numpys(tmp_path: Path, kind: str, array: npt.NDArray[Any]) -> None:
+    with opened(tmp_path, value("t", array.shape, kind, array.tobytes())) as found:
+        np.testing.assert_array_equal(found.array("t"), array)
+        assert found.array("t").dtype == array.dtype
+        assert found.is_float("t") == (array.dtype.kind == "f")
+
+
+def test_a_name_is_read_whole_unless_it_is_no_name(tmp_path: Path) -> None:
+    names = ["n" * 200, "x" * 5000]
+    with opened(tmp_path, b"".join(value(name, (), "Int8", b"x") for name in names)) as found:
+        assert found.names == ("n" * 200, "x" * 4096)
+
+
+def test_the_file_is_closed(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    for data in (DATA, b"not a checkpoint"):
+        with contextlib.suppress(CheckpointError), opened(tmp_path, data):
+            assert len(os.listdir("/proc/self/fd")) == len(before) + 1
+    assert os.listdir("/proc/self/fd") == before
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 48))
@@ -61,6 +105,8 @@ def test_a_checksum_at_the_end_is_no_part_of_it(tmp_path: Path) -> None:
     [
         (b"not a checkpoint", "whole and not encrypted"),
         (DATA[:-3], "whole and not encrypted"),
+        (b"\x0d" + bytes(4), "Received: field 1 of wire type 5"),
+        (b"\x02\x00", "Received: field 0 of wire type 2"),
         (field(1, b"\xff" * 12), "one of at most ten bytes"),
     ],
 )
@@ -76,6 +122,7 @@ def test_anything_but_a_checkpoint_is_reported_with_its_place(
     ("dims", "kind", "match"),
     [
         ((1 << 50, 3), "Float32", "as many elements as its shape has"),
+        ((2, 3), "Float32", "as many elements as its shape has"),
         ((4, 3), "Strange", "the type of t"),
     ],
 )
