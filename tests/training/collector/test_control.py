@@ -20,6 +20,7 @@ from rec_summary.records.control import NAME, Request, add_request, new_identity
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
 from rec_summary.training.collector.control import SETTINGS, Control, save_checkpoint
+from rec_summary.training.probes.gradient_metrics import GradientMetrics
 from tests.support.nets import ClickNet, Journal, bounded, click_model, stream
 from tests.support.training_records import lineage, messages, scalars, statuses
 from tests.support.waiting import eventually
@@ -62,6 +63,50 @@ def test_settings_last_for_their_span_and_go_back(begun: Control) -> None:
     assert over == "collect_freq is 10 again, histograms is the first 5 parameters again"
     assert begun.options == code
     assert not begun.is_due(1 << 50)
+
+
+def test_settings_are_shown_as_text_and_null_is_what_no_option_is(begun: Control) -> None:
+    code = begun.in_force()
+    assert code == {
+        "collect_freq": "10",
+        "collect_tensor_freq": "a schedule",
+        "histograms": "the first 5 parameters",
+        "tensors": "none",
+        "gradients": "off",
+    }
+    new = {"collect_tensor_freq": 20, "histograms": "a", "tensors": "b", "gradients": True}
+    ask(begun, settings=new)
+    begun.apply(1)
+    shown = ["20", "a", "b", "every step"]
+    expected = {name: f"{text} (changed)" for name, text in zip(new, shown, strict=True)}
+    assert begun.in_force() == {**code, **expected}
+    ask(begun, settings={**dict.fromkeys(new), "gradients": False})
+    begun.apply(2)
+    assert begun.in_force() == {**code, **{name: f"{code[name]} (changed)" for name in new}}
+
+
+def test_gradients_are_measured_as_the_code_says_but_at_every_step(tmp_path: Path) -> None:
+    measured = GradientMetrics(every=7, states=False)
+    control = Control(SummaryCollector(tmp_path, gradients=measured)._options, Troubles())
+    control.begin(str(tmp_path))
+    assert control.in_force()["gradients"] == "every 7 steps"
+    ask(control, settings={"gradients": True})
+    control.apply(1)
+    assert control.options.gradients == GradientMetrics(every=1, states=False)
+
+
+def test_a_note_is_about_its_step_and_a_refused_one_is_none(begun: Control) -> None:
+    noted = [ask(begun, note="why"), ask(begun, note="since when", note_step=0)]
+    refused = ask(begun, note="x", note_step=2, settings={"collect_freq": 0})
+    events = [each.note(5) for each in begun.apply(5)]
+    assert [(event.step, event.note.kind) for event in events] == [
+        *((5, "note"), (0, "note"), (5, "control"))
+    ]
+    assert [event.note.text for event in events[:2]] == ["why", "since when"]
+    assert events[2].note.text.startswith("refused: collect_freq is invalid")
+    assert [event.note.request for event in events] == [each.id for each in [*noted, refused]]
+    assert {event.note.author for event in events} == {"alice@host"}
+    assert all(event.wall_time > 1.6e9 for event in events)
 
 
 def test_changes_lie_on_each_other(begun: Control) -> None:
@@ -110,6 +155,7 @@ def test_a_request_waits_for_its_step_and_says_when_it_is_late(begun: Control) -
     "settings",
     [
         {"collect_freq": 0},
+        {"collect_freq": None},
         {"collect_freq": "1"},
         {"collect_freq": True},
         {"collect_tensor_freq": -1},
