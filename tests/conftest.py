@@ -27,6 +27,7 @@ _LONGEST = (
     "tests/test_pinned.py",
     "tests/examples/test_examples.py",
     "tests/training/test_signals.py",
+    "tests/training/recommender/test_telemetry.py",
     "tests/tools/test_demo_command.py",
     "tests/tools/test_acceptance_tampering.py",
 )
