@@ -28,6 +28,12 @@ def events(directory: Path) -> list[Any]:
     return [event for event in every if event.WhichOneof("what") == "summary"]
 
 
+def graphs(directory: Path) -> list[Any]:
+    """Returns the events with a graph."""
+    every = messages(directory, Kind.SUMMARY, summary_pb2.Event)
+    return [event for event in every if event.WhichOneof("what") == "graph_def"]
+
+
 def scalars(directory: Path, tag: str) -> dict[int, float]:
     """Returns the values of a scalar by step; a step that was recorded twice is an error."""
     found: dict[int, float] = {}

@@ -266,17 +266,6 @@ def test_values_of_record_files_that_were_removed_stay(records: Path, logdir: Pa
     assert event_files.scalars(logdir / "run", "loss") == [(1, 1), (2, 2)]
 
 
-def test_a_run_that_got_a_second_rank_leaves_no_old_values(records: Path, logdir: Path) -> None:
-    write_segment(records / "run", event(1, scalar("loss", 1)))
-    export_tensorboard(records, logdir)
-    write_segment(records / "run", event(1, scalar("loss", 1)), rank=1)
-    report = export_tensorboard(records, logdir)
-    assert "run" in report.replaced
-    assert {os.path.dirname(name) for name in event_bytes(logdir)} == {
-        *("run", "run/rank_0", "run/rank_1")
-    }
-
-
 def test_a_session_is_running_and_later_finished(records: Path, logdir: Path) -> None:
     run = records / "run"
     state = train(status=RunState.RUNNING, step=1)

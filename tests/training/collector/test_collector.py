@@ -17,8 +17,6 @@ from mindspore.train import Callback, RunContext
 from mindspore.train import summary_pb2 as their_summary
 
 from rec_summary import RecModel, Retention, SummaryCollector
-from rec_summary._pb import summary_pb2
-from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import list_files
 from rec_summary.records.writing.record import MessageRecord
@@ -37,14 +35,7 @@ from tests.support.nets import (
 )
 from tests.support.original_rec_model import original_rec_model
 from tests.support.record_dirs import event, scalar
-from tests.support.training_records import (
-    events,
-    histograms,
-    lineage,
-    messages,
-    scalars,
-    statuses,
-)
+from tests.support.training_records import events, graphs, histograms, lineage, scalars, statuses
 from tests.support.waiting import PATIENCE_SECS
 
 
@@ -332,11 +323,6 @@ def test_training_is_the_same_with_and_without(tmp_path):
         model.online_train(stream(), callbacks=[truth, *callbacks, Journal(stop_after=10)])
         results.append((truth.losses, [w.tobytes() for w in truth.weights[-1]]))
     assert results[0] == results[1]
-
-
-def graphs(directory):
-    every = messages(directory, Kind.SUMMARY, summary_pb2.Event)
-    return [event for event in every if event.WhichOneof("what") == "graph_def"]
 
 
 def test_each_call_of_train_records_its_graphs_and_custom_data(tmp_path):

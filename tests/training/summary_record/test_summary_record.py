@@ -35,7 +35,7 @@ from rec_summary.training.summary_record import plugins, summary_record
 from rec_summary.values.tensor import from_tensor
 from tests.support import event_files
 from tests.support.programs.drive_summary_record import drive
-from tests.support.training_records import events, histograms, lineage, messages, scalars
+from tests.support.training_records import events, graphs, histograms, lineage, messages, scalars
 from tests.support.versions import skip_without_their_collector
 
 THREE_PARTS = r"(?s)is invalid\. Received: .*\. Expected: .*\.$"
@@ -58,11 +58,6 @@ def values(directory, field):
                 assert (event.step, value.tag) not in found
                 found[event.step, value.tag] = getattr(value, field)
     return found
-
-
-def graphs(directory):
-    every = messages(directory, Kind.SUMMARY, summary_pb2.Event)
-    return [event for event in every if event.WhichOneof("what") == "graph_def"]
 
 
 def test_two_threads_that_record_at_once_do_not_double_a_value(tmp_path, monkeypatch):

@@ -42,9 +42,7 @@ def check(written: int, expected: int) -> None:
         raise RuntimeError(f"{written} events were written, not {expected}")
 
 
-def ours(
-    work: str, records: str, count: int, jobs: int = 1, warm_up: str | None = None
-) -> dict[str, float]:
+def ours(work: str, records: str, count: int, warm_up: str | None = None) -> dict[str, float]:
     """Exports a record directory, or a tree of them, with `rec_summary.export_tensorboard`."""
     import rec_summary
 
@@ -52,7 +50,7 @@ def ours(
         rec_summary.export_tensorboard(warm_up, Path(work, "warm-up"))
     logs = Path(work, "logs")
     with Stopwatch() as watch:
-        rec_summary.export_tensorboard(records, logs, jobs=jobs)
+        rec_summary.export_tensorboard(records, logs)
     memory = peak_memory()
     check(events(logs), count)
     return {**watch.result(), "memory": memory}

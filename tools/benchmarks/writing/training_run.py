@@ -106,7 +106,6 @@ def wide_deep(
         "mean": float(times.mean()),
         "median": float(np.median(times)),
         "cpu": after[0] + after[1] - before[0] - before[1],
-        "cpu_children": after[1] - before[1],
         "closing": 1000 * (on_disk - first.end_began),
         "memory": peak_memory(),
         "disk": disk_usage(records),
