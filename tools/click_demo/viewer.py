@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import sys
-import webbrowser
 from pathlib import Path
 
-import click
-
 from rec_summary.errors import RecSummaryError
-
-_HOST = "127.0.0.1"
 
 
 def script(name: str) -> Path:
@@ -33,20 +27,14 @@ def shown(path: Path) -> str:
 
 
 def view(records: Path) -> None:
-    """Shows records with `rec-summary view`, opens a browser on them, and waits for the end.
+    """Shows records with `rec-summary view`, in a browser too, and waits for the end.
 
     Raises:
         KeyboardInterrupt, SystemExit: Ctrl-C or SIGTERM; TensorBoard has ended as well.
         RecSummaryError: TensorBoard did not start.
     """
-    command = [str(script("rec-summary")), "view", str(records), "--host", _HOST]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen([script("rec-summary"), "view", records, "--open"]) as server:
         try:
-            assert server.stdout is not None
-            for line in server.stdout:
-                click.echo(line, nl=False)
-                if found := re.search(r"http://\S+", line):
-                    webbrowser.open(found[0])
             code = server.wait()
         finally:
             server.terminate()
