@@ -165,7 +165,7 @@ def test_all_ranks_apply_a_request_at_the_same_step(tmp_path: Path) -> None:
     # With a shorter margin: this test need not stop all ranks at the same step.
     code = (
         "import sys, rec_summary.cli, rec_summary.cli.requests; "
-        "rec_summary.cli.requests.STOP_MARGIN_SECS = 4.0; "
+        "rec_summary.cli.requests.STOP_MARGIN_SECS = 1.0; "
         "sys.exit(rec_summary.cli.main(sys.argv[1:]))"
     )
     done = command.python(code, "control", folder, "--stop", "--wait", str(PATIENCE_SECS))
