@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,11 +184,9 @@ def must_be_shown(source: Path) -> Items:
     return items
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["rust", "python"])
-def found(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Comparison]:
-    """What the check finds in a directory of tampered runs, by dashboard."""
+@pytest.fixture(scope="module")
+def by_loader(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Comparison]]:
+    """What the check finds in a directory of tampered runs, by loader and dashboard."""
     base = tmp_path_factory.mktemp("acceptance")
     for name in (UNTOUCHED, EMPTY_CHART, *TAMPERED):
         every_kind(base / "records" / name, landscapes=name in WITH_LANDSCAPE)
@@ -196,13 +196,24 @@ def found(
         tamper_with(base / "logs" / name, change)
     tamper_with(base / "logs" / EMPTY_CHART, on("custom_scalars__config__", empty_chart))
     items = must_be_shown(base / "records")
-    log = base / "log"
-    with TensorBoardServer(
-        base / "logs", log, load_fast=request.param, arguments=(KEEP_ALL,)
-    ) as server:
-        comparisons = look(items, server)
-    assert len(comparisons) == len(DASHBOARDS)
-    return {each.name: each for each in comparisons}
+    logs = base / "logs"
+    rust = TensorBoardServer(logs, base / "rust", load_fast=True, arguments=(KEEP_ALL,))
+    python = TensorBoardServer(logs, base / "python", load_fast=False, arguments=(KEEP_ALL,))
+    # What differs is compared again after a rest: both at once, so that they rest together.
+    with rust, python, ThreadPoolExecutor() as pool:
+        found = dict(
+            zip(("rust", "python"), pool.map(partial(look, items), (rust, python)), strict=True)
+        )
+    assert all(len(comparisons) == len(DASHBOARDS) for comparisons in found.values())
+    return {loader: {each.name: each for each in found[loader]} for loader in found}
+
+
+@pytest.fixture(params=["rust", "python"])
+def found(
+    request: pytest.FixtureRequest, by_loader: dict[str, dict[str, Comparison]]
+) -> dict[str, Comparison]:
+    """What the check finds with a loader, by dashboard."""
+    return by_loader[request.param]
 
 
 @pytest.mark.parametrize("name", TAMPERED)
