@@ -14,7 +14,6 @@ must never run inside the tests' process. `DIRECTORY` gets two runs:
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ from mindspore import SummaryLandscape, Tensor, nn, ops
 from mindspore.dataset import GeneratorDataset
 from mindspore.train import Loss, Model
 from mindspore.train.metrics import MAE
+
+from tests.support.waiting import next_second
 
 STEPS_PER_EPOCH = 5
 EPOCHS = 2
@@ -100,11 +101,6 @@ def compute_landscapes(directory: str) -> None:
         return model, network, rows(STEPS_PER_EPOCH), metrics
 
     SummaryLandscape(directory).gen_landscapes_with_multi_process(parts, device_ids=[0])
-
-
-def next_second() -> None:
-    """Files of MindSpore that are begun in the same second have one name: one would be lost."""
-    time.sleep(1.1)
 
 
 def main(whose: str, directory: str) -> None:

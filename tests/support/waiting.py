@@ -43,3 +43,9 @@ def eventually(
             seen = error
         assert time.monotonic() < deadline, f"waited in vain; in the end there was {seen!r}"
         time.sleep(rest_secs)
+
+
+def next_second() -> None:
+    """Waits for the next second: of two files that MindSpore begins in one, the first is lost."""
+    second = int(time.time())
+    eventually(lambda: int(time.time()) != second)

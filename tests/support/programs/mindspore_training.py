@@ -6,7 +6,6 @@ It forks and keeps processes, so it must never run inside the tests' process.
 from __future__ import annotations
 
 import sys
-import time
 
 import mindspore as ms
 import numpy as np
@@ -14,6 +13,8 @@ from mindspore import nn
 from mindspore.dataset import GeneratorDataset
 from mindspore.train import Model, SummaryCollector
 from mindspore.train.metrics import MAE
+
+from tests.support.waiting import next_second
 
 STEPS_PER_EPOCH = 5
 EPOCHS = 2
@@ -44,8 +45,7 @@ def main(directory: str) -> None:
         custom_lineage_data={"team": "ads", "trial": 7},
     )
     model.train(EPOCHS, rows(STEPS_PER_EPOCH), callbacks=[collector], dataset_sink_mode=False)
-    # Files of MindSpore that are begun in the same second have one name: one would be lost.
-    time.sleep(1.1)
+    next_second()
     evaluator = SummaryCollector(directory, collect_specified_data={"collect_landscape": None})
     model.eval(rows(3), callbacks=[evaluator], dataset_sink_mode=False)
 

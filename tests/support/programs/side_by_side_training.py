@@ -6,13 +6,14 @@ python side_by_side_training.py {theirs|ours} FOLDER
 from __future__ import annotations
 
 import sys
-import time
 
 import mindspore
 import numpy as np
 from mindspore import Tensor, nn, ops
 from mindspore.dataset import NumpySlicesDataset
 from mindspore.train import Model
+
+from tests.support.waiting import next_second
 
 CUSTOM = {"team": "ads", "trial": 7, "dropout": 0.25}
 COLLECT_FREQ, TENSOR_FREQ, EPOCHS, BATCHES, BATCH = 3, 4, 2, 5, 4
@@ -69,7 +70,7 @@ def main(which: str, folder: str) -> None:
         export_options={"tensor_format": "npy"},
     )
     model.train(EPOCHS, data(1), callbacks=[collector], dataset_sink_mode=False)
-    time.sleep(1.1)  # within a second MindSpore's would take the same file name again
+    next_second()
     model.eval(data(2), callbacks=[collector], dataset_sink_mode=False)
 
 

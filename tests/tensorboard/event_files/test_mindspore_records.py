@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,7 +34,10 @@ def mindspore_export(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     base = tmp_path_factory.mktemp("mindspore")
     run = base / "records" / "original"
     command = [sys.executable, str(PROGRAM), str(run)]
-    done = subprocess.run(command, cwd=base, capture_output=True, text=True, timeout=300)
+    environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[3])}
+    done = subprocess.run(
+        command, cwd=base, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     report = export_tensorboard(base / "records", base / "logs")
     return Exported(base / "records", base / "logs", report)
