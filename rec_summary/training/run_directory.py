@@ -160,6 +160,14 @@ def evaluation_directory(named: str, network: Settings) -> str:
     return path
 
 
+def last_step(directory: str) -> int:
+    """Returns the step in the last train lineage of a directory; 0 if there is none."""
+    step = 0
+    for lineage in _train_lineages(directory):
+        step = lineage.run_state.step
+    return step
+
+
 def _trainings(named: str) -> Iterator[str]:
     """Yields the directories in which trainings record if this directory is named."""
     yield named

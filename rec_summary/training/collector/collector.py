@@ -62,6 +62,7 @@ from rec_summary.training.run_directory import (
     announce,
     chosen_directory,
     evaluation_directory,
+    last_step,
 )
 from rec_summary.training.signals import InterruptSignals, end_waits
 from rec_summary.training.step_view import StepView
@@ -577,7 +578,8 @@ class SummaryCollector(Callback):
         if not isinstance(metrics, Mapping) or metrics is self._evaluated:
             return  # in `fit`, a subclass receives it in both hooks
         self._evaluated = metrics
-        step = self._progress.step
+        # Of a training by another process, the step it has reached.
+        step = self._progress.step or last_step(self.summary_dir)
         if self._options.collect.metric:
             values = metric_values(metrics)
             if values:

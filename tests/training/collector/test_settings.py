@@ -22,7 +22,7 @@ from rec_summary.training.lineage.lineage import describe_dataset
 from rec_summary.training.lineage.optimizers import find_optimizers
 from rec_summary.training.step_view import StepView
 from tests.support.nets import BATCH, ClickNet, Journal, bounded, click_model, stream
-from tests.support.training_records import scalars, statuses
+from tests.support.training_records import lineage, scalars, statuses
 
 STEPS = 4
 EXAMPLES = "recommender/examples/lifetime"
@@ -99,6 +99,13 @@ def test_an_evaluation_alone_finds_its_training(
     assert [text[:55] for text in caplog.messages] == [
         "SummaryCollector: no training of this network is record"
     ]
+
+
+def test_an_evaluation_alone_is_at_the_last_step_of_its_training(tmp_path: Path) -> None:
+    train(tmp_path)
+    evaluate(tmp_path, ClickNet())
+    assert list(scalars(tmp_path, "eval/loss")) == [STEPS]
+    assert [item.train_step for item in lineage(tmp_path, "evaluation_lineage")] == [STEPS]
 
 
 def test_a_restart_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
