@@ -75,7 +75,8 @@ def write_note(run: Run, lineage: Lineage, request: Request) -> Answers:
     last = 0 if lineage.train is None else lineage.train.run_state.step
     event = LineageEvent(wall_time=request.time, step=request.note_step)
     if request.note_step is None:
-        event.step = last
+        # MindSpore's lineage has no step.
+        event.step = last or max((position.step for position in positions(run).values()), default=0)
     event.note.text, event.note.author = request.note, request.author
     event.note.kind, event.note.request = NOTE, request.id
     with os_errors_as(SourceError, "the record directory", run.path, _WRITABLE):

@@ -164,7 +164,8 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
 
     TensorBoard shows it in its Text dashboard, with its author and step; so do inspect, lineage
     and `control --show`. A training that runs records it itself. If it has ended, or its process
-    was killed, this command does.
+    was killed, this command does, at the last step unless --at says another one. A run without
+    lineage, such as one of SummaryRecord, takes no notes.
     """
     from rec_summary.cli.requests import LONGEST_NOTE, new_request, run_of, status_of, write_note
     from rec_summary.series.options import read_since
@@ -238,7 +239,8 @@ def _print_settings(run: Run, recorded: Lineage) -> None:
     for name, value in sorted(settings.items()):
         click.echo(f"  {name:<20} {one_line(valid(value))}")
     if not settings:
-        click.echo("  This training takes no requests (control=False, or an earlier version).")
+        reasons = "control=False, an earlier version, or MindSpore's own collector"
+        click.echo(f"  This training takes no requests ({reasons}).")
     if recorded.notes:
         click.echo(f"  {count_of(len(recorded.notes), 'note')}:")
     for note in recorded.notes:

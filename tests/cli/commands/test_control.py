@@ -418,6 +418,15 @@ def test_a_run_without_rank_0_takes_notes(tmp_path: Path) -> None:
     assert [note["text"] for note in shown["notes"]] == ["an outage"]
 
 
+def test_a_note_on_a_run_of_mindspore_is_about_its_last_step(tmp_path: Path) -> None:
+    """Its lineage states no step."""
+    value = record_dirs.event(9, record_dirs.scalar("loss", 1.0))
+    ended = record_dirs.lineage(train_lineage=lineage_pb2.TrainLineage())
+    record_dirs.write_segment(tmp_path, value, ended)
+    done = command.run("note", tmp_path, "an outage")
+    assert "step 9: an outage" in done.stdout, done.stderr
+
+
 def test_a_note_needs_a_training_and_words(tmp_path: Path) -> None:
     written(tmp_path)
     assert command.run("note", tmp_path, " ").returncode == 2
