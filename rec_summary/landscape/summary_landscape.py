@@ -105,7 +105,12 @@ class SummaryLandscape:
         """
         old_mindspore.check()
         try:
-            from rec_summary.landscape.mindspore_model import ModelMaker, device_target, sendable
+            from rec_summary.landscape.mindspore_model import (
+                ModelMaker,
+                device_target,
+                imported,
+                sendable,
+            )
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "mindspore":
                 raise
@@ -119,6 +124,8 @@ class SummaryLandscape:
         rows = os.path.join(metadata.folder, checkpoints.REPLAY_NAME)
         if parse_engine(engine, jobs).is_cluster:
             callback_fn = sendable(callback_fn)
+        elif isinstance(callback_fn, str):
+            imported(callback_fn)  # a mistake is an error here, before workers start
         make = ModelMaker(
             callback_fn,
             metadata.num_samples,

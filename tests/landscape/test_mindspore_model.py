@@ -114,6 +114,17 @@ def test_models_that_cannot_be_found(callback: str, match: str) -> None:
         imported(callback)
 
 
+def test_a_model_is_looked_up_before_anything_is_computed(run: Path) -> None:
+    progress: list[tuple[str, int, int]] = []
+    with pytest.raises(ModelError, match="a function that can be imported"):
+        SummaryLandscape(run).gen_landscapes_with_multi_process(
+            "nothing_of_the_kind:f",
+            {"landscape_size": 5},
+            progress=lambda *done: progress.append(done),
+        )
+    assert progress == []
+
+
 def test_the_module_of_a_model_is_sent_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
