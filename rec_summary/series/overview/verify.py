@@ -158,7 +158,8 @@ class _Check:
         version, times = "", batch.wall_times
         if isinstance(batch, Record):  # its time as recorded may not be finite
             version, times = str(batch.event.version), np.array([batch.event.wall_time])
-        if self._is_first and not version.startswith(_VERSION):
+        # MindSpore's lineage files have no version.
+        if self._is_first and self._kind is Kind.SUMMARY and not version.startswith(_VERSION):
             self.find(batch.offset, WARNING, "the first record does not state the version")
         # A file may be begun after its first values were made.
         findings = list(self.times.take(times, in_order=batch.kind != _VERSION_RECORD))

@@ -72,6 +72,12 @@ def test_lineage_files_hold_lineage(tmp_path: Path) -> None:
     assert verified(tmp_path, data, name).records == {"train_lineage": 1, "version": 1}
 
 
+def test_a_lineage_file_of_mindspore_has_no_version(tmp_path: Path) -> None:
+    name = summary_name().replace("_MS", "_lineage")
+    data = frame(lineage(START, train_lineage=train()).SerializeToString())
+    assert verified(tmp_path, data, name).findings == ()
+
+
 @pytest.mark.parametrize(
     ("data", "text"),
     [
