@@ -319,7 +319,7 @@ def _in_lines(doing: str | None, counted: str | None) -> Progress:
     def show(name: str, done: int, total: int) -> None:
         nonlocal printed, tenth
         reached = done * 10 // total if total else done.bit_length()
-        if reached == tenth or (doing and name == printed):
+        if reached == tenth or (doing and name in (printed, "")):  # it ends without a name
             return
         printed, tenth = name, reached
         if counted:

@@ -49,7 +49,7 @@ def test_json_has_strings_for_floats_that_are_not_finite(
 
 def test_a_line_when_the_next_name_begins(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_shown(doing="copying") as show:
-        for name, done in (("a", 0), ("a", 1500), ("b\n", 2000), ("b\n", 4000)):
+        for name, done in (("a", 0), ("a", 1500), ("b\n", 2000), ("b\n", 3000), ("", 4000)):
             show(name, done, 4000)
     assert capsys.readouterr().err.splitlines() == [
         "copying a (0 bytes of 4.0 kB read)",

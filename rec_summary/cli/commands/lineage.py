@@ -182,7 +182,8 @@ def _print_table(answer: _Answer) -> None:
         }
     short = short_names(answer.known)
     if hidden:
-        parts = (f"{one_line(short[name])} {_cell(name, value)}" for name, value in hidden.items())
+        cells = {short[name]: _cell(name, value) for name, value in hidden.items()}
+        parts = (f"{one_line(name)} {cell}" for name, cell in cells.items() if cell)
         _say_folded("The same in all runs: " + ", ".join(parts))
     columns = [
         Column(

@@ -39,6 +39,13 @@ def test_lineage_shows_once_what_all_runs_share(three_runs: Path) -> None:
     assert table(rest[0]) == [found]
 
 
+def test_what_no_shown_run_has_is_not_said_to_be_the_same(three_runs: Path) -> None:
+    assert run("note", three_runs / "run_0", "an outage").returncode == 0
+    first = run("lineage", three_runs, "--filter", "auc>0.65").stdout.splitlines()[0]
+    assert "network DeepFM" in first
+    assert "notes" not in first
+
+
 def test_lineage_filters(three_runs: Path) -> None:
     command = ("lineage", three_runs, "--filter", "learning_rate<0.05", "--filter", "auc!=0.8")
     rows = list(csv.DictReader(io.StringIO(run(*command, "--format", "csv").stdout)))
