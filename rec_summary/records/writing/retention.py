@@ -194,10 +194,7 @@ class Compactor:
                 least = present
                 self._start(own, nbytes)
             self._send(HURRY)
-            while self._is_running() and time.monotonic() < deadline:
-                if self._has_room(nbytes):
-                    return True
-                time.sleep(_POLL_SECS)
+            time.sleep(_POLL_SECS)
             if self._has_room(nbytes):
                 return True
         return False
@@ -243,7 +240,7 @@ class Compactor:
     def _fit_disk(self) -> None:
         """Makes the budget smaller where the disk has no room for it: nothing helps a full disk."""
         path = Path(self._directory).absolute()
-        while not path.exists() and path != path.parent:  # it is made with the first record
+        while not path.exists():  # it is made with the first record
             path = path.parent
         try:
             disk = os.statvfs(path)

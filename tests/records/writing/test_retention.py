@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rec_summary
 from rec_summary import Retention, SummaryRecord
 from rec_summary.compaction import commit
 from rec_summary.records.failures import Troubles
@@ -75,9 +77,12 @@ def test_a_budget_is_checked(total: int, error: type[Exception]) -> None:
 
 
 def test_a_budget_too_small_for_the_lineage_says_what_the_least_is(tmp_path: Path) -> None:
-    name = summary_name().replace("_MS", "_lineage")
-    write_payloads(tmp_path / name, b"x" * LEAST_BYTES)
-    least = 4 * (LEAST_BYTES + 16)
+    half = b"x" * (LEAST_BYTES // 2)
+    for stamp, rank in ((10, 0), (20, 0), (30, 1)):
+        name = summary_name(stamp, rank=rank)
+        write_payloads(tmp_path / name.replace("_MS", "_lineage"), half)
+        write_payloads(tmp_path / name, b"")
+    least = 4 * 2 * (LEAST_BYTES // 2 + 16)  # of the rank that has the most
     with pytest.raises(ValueError, match=f"at least {least:,}"):
         SummaryRecord(tmp_path, retention=Retention(2 * LEAST_BYTES))
     SummaryRecord(tmp_path, retention=Retention(least)).close()
@@ -303,13 +308,15 @@ def test_a_disk_smaller_than_the_budget_is_the_budget(
 
     def small(path: Path) -> os.statvfs_result:
         assert path.exists()
-        return os.statvfs_result((4096, 4096, 1000, 900, 900, *disk[5:]))
+        return os.statvfs_result((1 << 20, 4096, 1000, 950, 900, *disk[5:]))
 
     monkeypatch.setattr(os, "statvfs", small)
     budget = 1000 * size
     compactor = Compactor(str(tmp_path / below), 0, budget, None, Troubles())
-    assert LEAST_BYTES < compactor.total_bytes < size
-    assert not compactor.takes(size)
+    total = 4096 * 900 * 7 // 8  # what everybody may use, less a part that stays free
+    assert compactor.total_bytes == total
+    assert compactor.takes(total // 2)
+    assert not compactor.takes(total // 2 + 1)
     for _ in range(2):
         compactor._fit_disk()
     assert caplog.text.count("the disk of") == 1
@@ -318,8 +325,10 @@ def test_a_disk_smaller_than_the_budget_is_the_budget(
     compactor._fit_disk()
     assert compactor.total_bytes == budget or disk.f_bavail * disk.f_frsize < 2 * budget
     monkeypatch.setattr(os, "statvfs", small)
+    (tmp_path / below).mkdir(parents=True, exist_ok=True)
+    (tmp_path / below / summary_name()).write_bytes(bytes(80_000))
     compactor.begun(set())
-    assert compactor.total_bytes < size
+    assert compactor.total_bytes == total + 70_000  # the files there are in the budget
     compactor.close()
 
 
@@ -329,6 +338,13 @@ def test_a_disk_that_does_not_know_its_size_is_no_limit(
     unknown = os.statvfs_result((4096, 4096, 0, 0, 0, *os.statvfs(tmp_path)[5:]))
     monkeypatch.setattr(os, "statvfs", lambda _: unknown)
     compactor = Compactor(str(tmp_path), 0, 2 * LEAST_BYTES, None, Troubles())
+    assert compactor.total_bytes == 2 * LEAST_BYTES
+
+    def refuse(_: Path) -> os.statvfs_result:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "statvfs", refuse)
+    compactor._fit_disk()
     assert compactor.total_bytes == 2 * LEAST_BYTES
     assert caplog.text == ""
 
@@ -381,12 +397,27 @@ def test_a_record_is_not_refused_once_the_disk_has_room_again(small_disk: Path) 
         assert rank_bytes(str(small_disk / "run"), 0) > 700 << 10
 
 
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        (r"printf 'Traceback:\nthe disk \377 is on fire' >&2", ": the disk \ufffd is on fire ("),
+        ("head -c 5000 /dev/zero | tr '\\0' x >&2", f": {'x' * 2000} ("),
+        ("", "compaction ended with exit code 1:  ("),
+        (None, "No such file or directory"),
+    ],
+    ids=["message", "long", "none", "no program"],
+)
 def test_a_failure_is_reported_and_the_old_files_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    script: str | None,
+    text: str,
 ) -> None:
     program = tmp_path / "program"
-    program.write_text("#!/bin/sh\necho the disk is on fire >&2\nexit 1\n")
-    program.chmod(0o700)
+    if script is not None:
+        program.write_text(f"#!/bin/sh\n{script}\nexit 1\n")
+        program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
     monkeypatch.setattr(module, "_POLL_SECS", 0.001)
     data = tmp_path / "data"
@@ -401,6 +432,54 @@ def test_a_failure_is_reported_and_the_old_files_stay(
     compactor.close()
     assert sorted(os.listdir(data)) == before
     assert troubles.counts["retention"] >= 2  # the process failed; the files are too large
+    assert text in caplog.text
+
+
+@pytest.mark.parametrize(("nbytes", "most"), [(0, 1_007_616), (300_000, 740_384)])
+def test_there_is_room_for_a_record_and_for_the_file_that_is_compacted(
+    tmp_path: Path, nbytes: int, most: int
+) -> None:
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, Troubles())
+    for size, has_room in ((most, True), (most + 1, False)):
+        (tmp_path / summary_name()).write_bytes(bytes(size))
+        assert compactor._has_room(nbytes) == has_room
+
+
+@pytest.mark.parametrize("makes_room", [False, True])
+def test_a_process_that_hangs_is_waited_for_until_there_is_room_or_for_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, makes_room: bool
+) -> None:
+    old = write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\n{f'rm {old}' if makes_room else ''}\nexec sleep 1000\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(module, "_ROOM_SECS", math.inf if makes_room else 0.1)
+    monkeypatch.setattr(module, "_END_SECS", 0.01)
+    troubles = Troubles()
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles)
+    compactor.begun({10})
+    compactor.close()
+    assert troubles.counts == ({} if makes_room else {"retention": 1})
+
+
+def test_the_process_is_asked_to_end_also_while_another_one_has_its_input_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process that the training has forked."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\nhead -c 1 > {tmp_path}/got\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(module, "_END_SECS", PATIENCE_SECS)
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, Troubles())
+    compactor._start(set(), 0)
+    assert compactor._process is not None
+    assert compactor._process.stdin is not None
+    other = os.dup(compactor._process.stdin.fileno())
+    compactor.close()
+    os.close(other)
+    assert (tmp_path / "got").read_bytes() == ENDED
 
 
 LARGE = small_bytes(LEAST_BYTES) + 1
@@ -419,13 +498,17 @@ def test_the_process_begins_with_many_files_or_many_bytes_of_its_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, nbytes: int, *, is_due: bool
 ) -> None:
     program = tmp_path / "program"
-    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\n')
+    script = f'#!/bin/sh\necho "$@" "$PYTHONPATH" "$OTHER" > {tmp_path}/words\n'
+    program.write_text(script)
+    monkeypatch.setenv("OTHER", "kept")
+    monkeypatch.setenv("PYTHONPATH", "the:others")
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
     folder = tmp_path / "data"
     folder.mkdir()
     for stamp in range(count):
         (folder / summary_name(stamp)).write_bytes(b"x" * nbytes)
+        (folder / summary_name(stamp).replace("_MS", "_lineage")).touch()
         (folder / summary_name(stamp, rank=1)).write_bytes(b"x" * LEAST_BYTES)
     compactor = Compactor(str(folder), 0, LEAST_BYTES, "soft", Troubles())
     compactor.begun({3, 1, 10**9}, 1000)
@@ -436,7 +519,8 @@ def test_the_process_begins_with_many_files_or_many_bytes_of_its_rank(
         words = (tmp_path / "words").read_text().split()
         total = str(LEAST_BYTES - 1000)  # a large record gets its room
         assert words == [
-            *("-m", "rec_summary.compaction", str(folder), "0", total, "0.01", "soft", "1", "3")
+            *("-m", "rec_summary.compaction", str(folder), "0", total, "0.01", "soft", "1", "3"),
+            *(f"{Path(rec_summary.__file__).parents[1]}:the:others", "kept"),
         ]
     compactor.close()
 
