@@ -27,7 +27,6 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
 from rec_summary.training.collector.options import FIRST_PARAMETERS, CollectorOptions
 from rec_summary.training.landscape.checkpoints import replacing
-from rec_summary.training.lineage.custom import check_custom_lineage
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
 
 NOTE: Final = "note"
@@ -200,7 +199,6 @@ class Control:
         """Returns why a request is refused."""
         try:
             changed(self._base, request.settings)
-            check_custom_lineage(request.lineage)
         except (TypeError, ValueError) as error:
             self._troubles.report("control", error)
             return str(error)

@@ -58,7 +58,7 @@ def test_settings_last_for_their_span_and_go_back(begun: Control) -> None:
     assert texts(begun, 5) == ["until step 15: collect_freq 1, histograms .*table"]
     assert begun.options.collect_freq == 1
     assert begun.in_force()["collect_freq"] == "1 until step 15 (changed)"
-    assert [step for step in range(6, 16) if begun.is_due(step)] == [15]
+    assert [step for step in range(6, 18) if begun.is_due(step)] == [15, 16, 17]
     [over] = texts(begun, 15)
     assert over == "collect_freq is 10 again, histograms is the first 5 parameters again"
     assert begun.options == code
@@ -76,7 +76,7 @@ def test_settings_are_shown_as_text_and_null_is_what_no_option_is(begun: Control
     }
     new = {"collect_tensor_freq": 20, "histograms": "a", "tensors": "b", "gradients": True}
     ask(begun, settings=new)
-    begun.apply(1)
+    assert texts(begun, 1) == ["collect_tensor_freq 20, histograms a, tensors b, gradients on"]
     shown = ["20", "a", "b", "every step"]
     expected = {name: f"{text} (changed)" for name, text in zip(new, shown, strict=True)}
     assert begun.in_force() == {**code, **expected}
@@ -138,6 +138,8 @@ def test_a_span_without_a_recorded_step_is_named(begun: Control) -> None:
     assert texts(begun, 39)[-1] == "until step 41: tensors table"
     ask(begun, settings={"tensors": "table", "collect_freq": 1}, steps=1)
     assert texts(begun, 51)[-1] == "until step 52: tensors table, collect_freq 1"
+    ask(begun, settings={"gradients": True}, steps=1)  # they are measured at any step
+    assert texts(begun, 61)[-1] == "until step 62: gradients on"
 
 
 def test_a_request_waits_for_its_step_and_says_when_it_is_late(begun: Control) -> None:
@@ -169,12 +171,51 @@ def test_an_invalid_setting_is_refused_as_a_whole(
     begun: Control, settings: dict[str, object]
 ) -> None:
     code = begun.options
-    ask(begun, settings={"collect_tensor_freq": 7, **settings}, actions=("stop",))
-    [applied] = begun.apply(1)
+    ask(begun, settings={"tensors": "kept"})
+    begun.apply(1)
+    before = begun.options
+    ask(begun, settings={"collect_tensor_freq": 7, **settings}, actions=("stop", "reset"))
+    begun.poll()
+    assert begun.requested_stop is None
+    [applied] = begun.apply(2)
     assert applied.refusal is not None
     assert "Expected: " in applied.refusal
-    assert begun.options == code
+    assert begun.options == before != code
+    assert begun._troubles.counts == {"control": 1}
+
+
+def test_a_stop_that_waits_is_known_before_its_step_unless_it_has_one(begun: Control) -> None:
+    ask(begun, actions=("stop",), at_step=5)
+    ask(begun, actions=("flush",))
+    begun.poll()
     assert begun.requested_stop is None
+    asked = ask(begun, actions=("stop",))
+    begun.poll()
+    assert begun.requested_stop == asked
+    begun.apply(1)
+    begun.poll()
+    assert begun.requested_stop is None
+
+
+def test_nothing_is_left_of_the_requests_to_an_earlier_training(begun: Control) -> None:
+    code = begun.options
+    ask(begun, settings={"collect_freq": 1}, steps=10)
+    ask(begun, settings={"collect_freq": 2}, at_step=50)
+    begun.apply(5)
+    ask(begun, actions=("flush",))
+    begun.reset()
+    assert begun.options == code
+    assert not begun.is_due(10**9)
+    ask(begun, actions=("reset",), settings={"tensors": "a"}, lineage={"b": 1}, note="c")
+    assert texts(begun, 100) == ["tensors a; lineage b=1; c; reset"]
+    assert begun.in_force()["tensors"] == "a (changed)"  # what it sets comes after its reset
+    assert begun.options.collect_freq == code.collect_freq
+
+
+def test_nothing_is_read_before_there_is_a_directory(tmp_path: Path) -> None:
+    control = Control(SummaryCollector(tmp_path)._options, Troubles())
+    control.poll()
+    assert not control.is_due(1)
 
 
 def test_every_change_is_undone_exactly(begun: Control) -> None:
