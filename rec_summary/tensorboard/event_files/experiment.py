@@ -89,7 +89,7 @@ class ExperimentFile:
             elif number and _NAME in names:
                 old[path] = self._content(path)
         described = None if is_shared else _described(runs)
-        if list(old.values()) == [described] or (not old and described is None):
+        if list(old.values()) == [described]:
             return
         if described is not None:
             with self._logdir.replacing(f"{EXPERIMENT_RUN}/{max(numbers) + 1}/{_NAME}") as file:

@@ -135,6 +135,37 @@ def test_there_is_no_description_where_nothing_is_gained_or_others_write(tmp_pat
     assert not (logs / ".hparams").exists()
 
 
+def test_what_killed_exports_have_left_is_replaced(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    record(tmp_path / "records" / "a", "loss", AUC)
+    export_tensorboard(tmp_path / "records", logs)
+    (logs / ".hparams" / "1").rename(logs / ".hparams" / "12")
+    shutil.copytree(logs / ".hparams" / "12", logs / ".hparams" / "9")
+    (logs / ".hparams" / "14").mkdir()
+    export_tensorboard(tmp_path / "records", logs)
+    metrics, _ = described(logs) or ([], set())  # one description
+    assert metrics == FEW
+    assert (logs / ".hparams" / "15").exists()
+
+
+def test_cursors_that_other_programs_have_changed_are_read_again(tmp_path: Path) -> None:
+    records, logs = tmp_path / "records", tmp_path / "logs"
+    for name in ("a", "b"):
+        record(records / name, "loss", AUC, **{name: 1})
+    export_tensorboard(records, logs)
+    with LogDir(str(logs)) as logdir:
+        experiment = ExperimentFile(logdir)
+        experiment.update()
+        record(records / "a", "loss", AUC, depth=3)
+        export_tensorboard(records, logs)
+        shutil.rmtree(logs / ".hparams")
+        (logs / "b" / CURSOR_NAME).write_text("no cursor")
+        experiment.update()
+    _, parameters = described(logs) or ([], set())
+    assert "depth" in parameters
+    assert "b" not in parameters
+
+
 @pytest.mark.parametrize("load_fast", [True, False])
 def test_a_running_tensorboard_shows_a_new_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_fast: bool
