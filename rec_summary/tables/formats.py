@@ -42,7 +42,7 @@ from rec_summary.series.options import (
     places_apart,
 )
 from rec_summary.series.overview.choice import chosen_runs
-from rec_summary.series.overview.each_run import NewReport, each_run
+from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import column_names, rows_of
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
@@ -194,7 +194,7 @@ def _write_values(
 ) -> None:
     total = sum(run.nbytes for run in runs)
     lineage: list[Row] = []
-    work = functools.partial(_rows_of_tables, selection)
+    work = functools.partial(_rows_of_tables, selection=selection)
     for run, (table, content) in each_run(work, runs, engine, lambda _: report):
         if progress is not None:
             progress(run.name, report.bytes_read, max(total, report.bytes_read))
@@ -212,11 +212,8 @@ def _write_values(
         tables.write(_LINEAGE, lineage)
 
 
-def _rows_of_tables(
-    selection: Selection, run: Run, new_report: NewReport
-) -> Iterator[tuple[str, Any]]:
+def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[tuple[str, Any]]:
     """Yields what is in a run: tables with their rows, and run, rank and values of scalars."""
-    report = new_report()
     for writer, batch in finished(run, (SCALAR, *_OTHER_KINDS), selection, report):
         name, rank = writer.name(valid(run.name)), writer.rank
         yield "scalars", (name, rank, batch.scalars())

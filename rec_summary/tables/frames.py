@@ -22,7 +22,7 @@ from rec_summary.series.limits import MOST_CELLS
 from rec_summary.series.lineage import parameters_of
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, chosen_engine
 from rec_summary.series.overview.choice import check_ranks, check_tags, chosen_runs
-from rec_summary.series.overview.each_run import NewReport, each_run
+from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
@@ -212,13 +212,13 @@ class Records:
     def _scalars(
         self, read: Callable[[Run, Selection, Report], Iterable[tuple[Writer, Columns]]]
     ) -> Iterator[RankScalars]:
-        for run, (writer, scalars) in self._read(_whole, read, self._selection):
+        for run, (writer, scalars) in self._read(read, selection=self._selection):
             yield RankScalars(writer.name(valid(run.name)), writer.rank, scalars)
 
-    def _read(self, read: Callable[..., Any], *arguments: Any) -> Iterator[tuple[Run, Any]]:
+    def _read(self, read: Callable[..., Any], **arguments: Any) -> Iterator[tuple[Run, Any]]:
         """Yields what a function finds in each run, on the engine; takes what it cannot read."""
         report = Report()
-        work = functools.partial(read, *arguments)
+        work = functools.partial(read, **arguments)
         yield from each_run(work, self._runs, self._engine, lambda _: report)
         self._take_problems(report)
 
@@ -270,7 +270,7 @@ class Records:
         a number.
         """
         pd = _pandas()
-        results = [evaluation for _, evaluation in self._read(_evaluations)]
+        results = [evaluation for _, evaluation in self._read(evaluations)]
         names = ["run", "rank", "step", "wall_time", "metric", "value"]
         table = pd.DataFrame(results, columns=names)
         # Not by way of float64, which a missing step would lead to: it rounds large steps.
@@ -315,7 +315,7 @@ class Records:
 
     def _recorded(self, kind: str, fields: Any) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yields where each value of a kind was recorded, and what `fields` returns for it."""
-        for _, row in self._read(_fields, kind, fields, self._selection):
+        for _, row in self._read(_fields, kind=kind, fields=fields, selection=self._selection):
             yield row
 
     def _take_problems(self, report: Report) -> None:
@@ -329,26 +329,9 @@ class Records:
             )
 
 
-# What is read of one run, here or on a worker.
-
-
-def _whole(
-    read: Callable[[Run, Selection, Report], Iterable[Any]],
-    selection: Selection,
-    run: Run,
-    new_report: NewReport,
-) -> Iterable[Any]:
-    return read(run, selection, new_report())
-
-
-def _evaluations(run: Run, new_report: NewReport) -> Iterable[Any]:
-    return evaluations(run, new_report())
-
-
 def _fields(
-    kind: str, fields: Any, selection: Selection, run: Run, new_report: NewReport
+    run: Run, kind: str, fields: Any, selection: Selection, report: Report
 ) -> Iterator[tuple[dict[str, Any], Any]]:
-    report = new_report()
     for value in recorded_values(run, [kind], selection, report):
         with unreadable_reported(value.recorded, report):
             yield place_row(value), fields(value.recorded.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from rec_summary.engines.engine import Engine
 from rec_summary.engines.units import check_failures, is_here, need_shared, run_units
@@ -15,9 +15,8 @@ from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 
 T = TypeVar("T")
-NewReport = Callable[[], Report]
-Read = Callable[[Run, NewReport], Iterable[T]]
-"""Reads a run, and returns what it has found; takes what makes reports to count with."""
+Read = Callable[..., Iterable[T]]
+"""Reads a run, and returns what it has found; counts in its argument `report`."""
 
 _REQUESTS: Final = 1 << 21  # bytes that a store could send while the files of a run are asked for
 
@@ -75,7 +74,7 @@ def each_run(
     if is_here(engine, sizes):
         for run in ahead(runs):
             try:
-                for item in read(run, functools.partial(begin, run.name)):
+                for item in read(run, report=begin(run.name)):
                     yield run, item
             except (RecSummaryError, OSError) as error:
                 fail(run, error)
@@ -92,15 +91,7 @@ def each_run(
             yield run, item
 
 
-def _read(read: Read[Any], run: Run) -> tuple[list[Any], Report]:
+def _read(read: Read[T], run: Run) -> tuple[list[T], Report]:
     need_run(run)
-    reports: list[Report] = []
-
-    def new_report() -> Report:
-        reports.append(Report())
-        return reports[-1]
-
-    values, total = list(read(run, new_report)), Report()
-    for report in reports:
-        total.add(report)
-    return values, total
+    report = Report()
+    return list(read(run, report=report)), report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -84,7 +84,7 @@ class RunSummary:
 
 
 def inspect_run(
-    run: Run, new_report: Callable[[], Report] = Report, selection: Selection = EVERYTHING
+    run: Run, report: Report | None = None, selection: Selection = EVERYTHING
 ) -> Iterator[RunSummary]:
     """Yields a run in short, and each further writer; memory is bounded by the number of tags.
 
@@ -93,16 +93,18 @@ def inspect_run(
 
     Args:
         run: The run.
-        new_report: Makes the report that counts what is read for one of them.
+        report: Counts what is read.
         selection: Which recorded values are counted; the lineage is read in any case.
     """
+    report = report or Report()
     for part, history in History(selection.narrowed(run, newest=True)).writers():
-        yield _inspect(part, history, new_report(), selection)
+        yield _inspect(part, history, report, selection)
 
 
 def _inspect(run: Run, history: History, report: Report, selection: Selection) -> RunSummary:
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
+    problems_before = len(report.problems), report.problem_count  # of another writer
     tags = _Tags(report)
     records: Counter[str] = Counter()
     lineages: dict[int, Lineage] = {}
@@ -138,7 +140,8 @@ def _inspect(run: Run, history: History, report: Report, selection: Selection) -
         for name, number in counters.items():
             before = summary.health.get(name, 0.0)
             summary.health[name] = max(before, number) if name in _GREATEST else before + number
-    summary.problems, summary.problem_count = report.problems, report.problem_count
+    summary.problems = report.problems[problems_before[0] :]
+    summary.problem_count = report.problem_count - problems_before[1]
     return summary
 
 

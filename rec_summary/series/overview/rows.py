@@ -29,7 +29,7 @@ from rec_summary.series.lineage import (
     shortest,
 )
 from rec_summary.series.options import ExportOptions, Moment, Selection, tags_named
-from rec_summary.series.overview.each_run import NewReport, each_run
+from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.report import Report
 from rec_summary.series.text import valid
 from rec_summary.series.values import History, finished
@@ -88,13 +88,9 @@ def rows(
         engine: What reads the runs.
     """
     since = ExportOptions(since=since).since  # an age counts from one time for all runs
-    work = functools.partial(_read, since)
+    work = functools.partial(rows_of, since=since)
     results = each_run(work, runs, engine, lambda _: report, ahead=scanned_ahead)
     return [row for _, row in results]
-
-
-def _read(since: Moment, run: Run, new_report: NewReport) -> Iterator[Row]:
-    return rows_of(run, new_report(), since)
 
 
 def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:

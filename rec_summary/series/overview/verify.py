@@ -16,7 +16,6 @@ from rec_summary.records.reading.reader import BadLength, LostRecord
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, UNKNOWN, Batch, Floats, Integers, Record
 from rec_summary.series.event_reader import Damage, EventReader, Flaw, hint
-from rec_summary.series.overview.each_run import NewReport
 from rec_summary.series.report import Report
 
 DAMAGE: Final = "damage"
@@ -78,11 +77,11 @@ class FileReport:
         return any(finding.severity == DAMAGE for finding in self.findings)
 
 
-def verify_run(run: Run, new_report: NewReport) -> Iterator[FileReport | tuple[str, str]]:
+def verify_run(run: Run, report: Report) -> Iterator[FileReport | tuple[str, str]]:
     """Yields what is in each record file of a run; of one that cannot be read, its path and why."""
     for file in run.files:
         try:
-            yield verify_file(file.path, new_report())
+            yield verify_file(file.path, report)
         except OSError as error:
             yield file.path, error.strerror or str(error)
 
