@@ -196,11 +196,12 @@ class Dataset(ExportDirectory):
         Raises:
             DestinationError: It cannot be read.
         """
-        arrow, parquet = require_pyarrow()
+        arrow, _ = require_pyarrow()
+        dataset = required("pyarrow.dataset", "the format parquet", "tables")
         place, _, name = path.rpartition("/")
         with self.opened(place) as fd, open(open_plain(name, dir_fd=fd), "rb") as file:
             try:
-                yield parquet.ParquetFile(file)
+                yield dataset.ParquetFileFormat().make_fragment(file)
             except (arrow.ArrowException, KeyError) as error:
                 received = verbatim(f"{printable(path)}: {str(error).rstrip('.')}")
                 expected = (
@@ -461,29 +462,21 @@ class _Staged:
             series.take(series.buffer.flush())
             for day, columns in _by_day(series.drain()):
                 rows.setdefault(day, []).append(_table(series.writer.rank, columns))
-        superseding = [series for series in scalars if series.restarted is not None or series.again]
+        is_superseding = any(series.restarted is not None or series.again for series in scalars)
+        superseded = _superseded(scalars)
         known = self._dataset.names(partition, _DAY)
         newest = max({*known, *rows}, default="")
         # A day has ended when there is a later one; late values of it may come all the same.
-        due = {*rows, *known} if superseding or fresh or newest not in known else {*rows}
+        due = {*rows, *known} if is_superseding or fresh or newest not in known else {*rows}
         for day in sorted(due):
-            folder = f"{partition}/{day}"
-            if fresh:
-                self._replace_day(folder, rows.get(day, []))
-            else:
-                self._add_day(folder, rows.get(day, []), superseding, ended=day < newest)
+            new, folder = rows.get(day, []), f"{partition}/{day}"
+            self._add_day(folder, new, superseded, fresh=fresh, ended=day < newest)
         for series in scalars:
             series.restarted, series.passed = None, series.buffer.step
             series.again.clear()
 
-    def _replace_day(self, folder: str, new: list[Any]) -> None:
-        """Writes the only values of a day."""
-        used = self._stage_all(_paths(folder, 0), new)
-        for part in self._dataset.names(folder, _PART)[used:]:
-            self.moves.append(("", f"{folder}/{part}"))
-
     def _add_day(
-        self, folder: str, new: list[Any], superseding: list[_Scalars], *, ended: bool
+        self, folder: str, new: list[Any], superseded: Any, *, fresh: bool, ended: bool
     ) -> None:
         """Writes new values of a day, and what is left of the others."""
         parts = self._dataset.names(folder, _PART)
@@ -491,17 +484,19 @@ class _Staged:
         paths = _paths(folder, _number(parts[-1]) + 1 if parts else 0)
         group: dict[str, Any] = {}  # what becomes one part: more is never in memory
         changed = False
+        if fresh:
+            group, parts = {f"{folder}/{part}": _empty() for part in parts}, []
+            changed = bool(group)
         for part in parts:
             path = f"{folder}/{part}"
             with self._dataset.part(path, self._place) as opened:
                 rows = opened.metadata.num_rows
-                concerned = [series for series in superseding if _may_hold(opened.metadata, series)]
+                is_concerned = bool(opened.subset(superseded).row_groups)
                 is_small = merges and rows <= _MOST_ROWS // 2
-                if not concerned and not is_small:
+                if not is_concerned and not is_small:
                     continue
-                remaining = _in_force(
-                    opened.read(list(_COLUMNS)).cast(arrow_schema(_COLUMNS)), concerned
-                )
+                remaining = opened.to_table(columns=list(_COLUMNS), filter=~superseded)
+                remaining = remaining.cast(arrow_schema(_COLUMNS))
             if not is_small:
                 if remaining.num_rows < rows:
                     self._stage(path, remaining)
@@ -523,7 +518,7 @@ class _Staged:
     def _stage_all(self, paths: Iterator[str], tables: list[Any]) -> int:
         """Writes tables as parts of bounded size; returns how many."""
         arrow, _ = require_pyarrow()
-        table = arrow.concat_tables([arrow_schema(_COLUMNS).empty_table(), *tables])
+        table = arrow.concat_tables([_empty(), *tables])
         firsts = range(0, table.num_rows, _MOST_ROWS)
         for first in firsts:
             self._stage(next(paths), table.slice(first, _MOST_ROWS))
@@ -539,45 +534,29 @@ class _Staged:
         self.moves.append((staged, path))
 
 
+def _empty() -> Any:
+    return arrow_schema(_COLUMNS).empty_table()
+
+
 def _paths(folder: str, number: int) -> Iterator[str]:
     """Yields the paths of parts of a day, from a number on."""
     return (f"{folder}/part-{part:05}.parquet" for part in itertools.count(number))
 
 
-def _in_force(table: Any, superseding: list[_Scalars]) -> Any:
-    """Returns the rows of a table that scalars do not supersede."""
+def _superseded(scalars: list[_Scalars]) -> Any:
+    """Returns which rows scalars supersede, as an expression of Arrow."""
     arrow, _ = require_pyarrow()
     compute = required("pyarrow.compute", "the format parquet", "tables")
-    for series in superseding:
-        superseded = np.zeros(table.num_rows, np.bool_)
-        steps = table.column("step").to_numpy()
+    rank, step, tag = map(compute.field, ("rank", "step", "tag"))
+    superseded = compute.scalar(False)
+    for series in scalars:
+        own = rank == series.writer.rank
         if series.restarted is not None:
-            superseded |= steps >= series.restarted
+            superseded |= own & (step >= series.restarted)
         if series.again:
-            tags = arrow.array(sorted(series.again), arrow.string())
-            comes_again = compute.is_in(table.column("tag"), tags).to_numpy()
-            superseded |= (steps == series.passed) & comes_again
-        superseded &= table.column("rank").to_numpy() == series.writer.rank
-        table = table.filter(~superseded)
-    return table
-
-
-def _may_hold(metadata: Any, scalars: _Scalars) -> bool:
-    """Whether a part may have rows that scalars supersede, by the ranges of its columns."""
-    steps = [scalars.passed if scalars.again else None, scalars.restarted]
-    first = min(step for step in steps if step is not None)
-    last = math.inf if scalars.restarted is not None else first
-    names = list(_COLUMNS)
-    for group in range(metadata.num_row_groups):
-        columns = (metadata.row_group(group).column(names.index(name)) for name in ("rank", "step"))
-        rank, step = (column.statistics for column in columns)
-        if rank is None or step is None or not (rank.has_min_max and step.has_min_max):
-            return True
-        if not rank.min <= scalars.writer.rank <= rank.max:
-            continue
-        if first <= step.max and step.min <= last:
-            return True
-    return False
+            comes_again = tag.cast(arrow.string()).isin(sorted(series.again))
+            superseded |= own & (step == series.passed) & comes_again
+    return superseded
 
 
 def _by_day(parts: list[Columns]) -> Iterator[tuple[str, Columns]]:

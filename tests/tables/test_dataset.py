@@ -310,6 +310,17 @@ def test_other_options_or_another_training_make_a_run_again(records: Path, out: 
     assert steps(out) == [(1, 9)]
 
 
+def test_a_run_that_is_made_again_has_no_part_of_before(records: Path, out: Path) -> None:
+    put(records / "run", *losses((1, 2)))
+    once(records, out)
+    put(records / "run", *losses((1,), after=50), stamp=50, at=50)  # begins again at its first step
+    once(records, out)
+    assert parts(out) == ["run=run/day=2023-11-14/part-00001.parquet"]
+    once(records, out, options=ExportOptions(until=1))
+    [row] = rows(out)
+    assert row in loaded(records)
+
+
 def test_writers_of_records_that_are_gone_are_removed(records: Path, out: Path) -> None:
     two_writers(records / "run")
     write_segment(records / "run" / "writer_5", event(1, scalar("loss", 1)))  # a run of its own
