@@ -221,16 +221,11 @@ class RunSampler:
         for record in restart.again:
             self.add(record)
 
-    def scalars(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        """Yields the tags of scalars, and their points as `ScalarSampler.points` returns them."""
-        for tag, sampler in self._scalars.items():
-            yield tag, sampler.points()
-
     def drain(self) -> Iterator[Batch]:
         """Yields the values that are kept, in the order in which they came."""
         kept = [kept_value for sampler in self._others.values() for kept_value in sampler.points()]
-        for tag, points in self.scalars():
-            for _, serial, step, wall_time, number in points.tolist():
+        for tag, scalars in self._scalars.items():
+            for _, serial, step, wall_time, number in scalars.points().tolist():
                 event = Event(wall_time=wall_time, step=step)
                 event.summary.value.append(Summary.Value(tag=tag, scalar_value=number))
                 kept.append(_Kept(serial, Record(self._path, 0, 0, wall_time, event)))

@@ -27,14 +27,14 @@ from rec_summary.errors import (
 )
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import SCALAR
+from rec_summary.series.batch import SCALAR, by_tag
 from rec_summary.series.best_values import best_place
 from rec_summary.series.comparison.curves import Curve, aligned
 from rec_summary.series.comparison.groups import band
-from rec_summary.series.comparison.samples import AXES, SAMPLES, STEP, totals_of
+from rec_summary.series.comparison.samples import AXES, SAMPLES, STEP, Totals, totals_of
 from rec_summary.series.options import ArgumentError, Selection, tags_named
 from rec_summary.series.report import Report
-from rec_summary.series.sampling import RunSampler
+from rec_summary.series.sampling import ScalarSampler
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import finished
 
@@ -84,22 +84,29 @@ class Line:
     Attributes:
         run: The name of the line: the run, with its rank if there are several.
         tag: The tag.
-        step: The steps, ascending.
-        wall_time: Seconds since the epoch.
-        value: The values, which may be NaN or infinite.
-        samples: The examples that were seen at the steps; None if they were not asked for.
+        x: Where the values are: steps, examples, hours, or times as `datetime64`; ascending.
+        y: The values, which may be NaN or infinite.
         recorded: The name of the recorded run.
         group: The group that it is drawn with; None if it is drawn alone.
     """
 
     run: str
     tag: str
-    step: npt.NDArray[np.int64]
-    wall_time: Array
-    value: Array
-    samples: npt.NDArray[np.int64] | None = None
+    x: npt.NDArray[Any]
+    y: Array
     recorded: str = ""
     group: str | None = None
+
+    @property
+    def has_points(self) -> bool:
+        """Whether a value is finite."""
+        return bool(np.isfinite(self.y).any())
+
+    @property
+    def result(self) -> float:
+        """The mean of the last tenth of the values, at most 100, as in `rec-summary lineage`."""
+        finite = self.y[np.isfinite(self.y)]
+        return float(finite[-min(100, max(1, len(finite) // 10)) :].mean())
 
 
 def read_lines(
@@ -122,17 +129,18 @@ def read_lines(
     lines = []
     for run in runs:
         totals = totals_of(run, report) if x == SAMPLES else None
-        samplers: dict[str, RunSampler] = {}
+        samplers: dict[tuple[str, str], ScalarSampler] = {}
         for writer, batch in finished(run, (SCALAR,), selection, report):
             name = writer.name(run.name)
             name += "" if run.ranks == (0,) else f" rank {writer.rank}"
-            samplers.setdefault(name, RunSampler(_MOST_POINTS)).add(batch)
-        for name, sampler in samplers.items():
-            for tag, points in sampler.scalars():
-                last = np.diff(points["step"], append=np.iinfo(np.int64).max) != 0
-                step, wall_time, value = (points[last][n] for n in ("step", "wall_time", "value"))
-                samples = totals.at(step) if totals is not None else None
-                lines.append(Line(name, tag, step, wall_time, value, samples, valid(run.name)))
+            for tag, columns in by_tag(batch.scalars()):
+                sampler = samplers.setdefault((name, tag), ScalarSampler(_MOST_POINTS))
+                sampler.extend(columns.steps, columns.wall_times, columns.values)
+        for (name, tag), sampler in samplers.items():
+            points = sampler.points()
+            points = points[np.diff(points["step"], append=np.iinfo(np.int64).max) != 0]
+            where, recorded = places(points, x, totals), valid(run.name)
+            lines.append(Line(name, tag, where, points["value"], recorded))
     return lines
 
 
@@ -182,8 +190,8 @@ def plot(lines: Sequence[Line], path: str, x: str = STEP, log: str = "none") -> 
     Args:
         lines: The lines; panels have the order in which their tags appear.
         path: The picture's file; its suffix is one of `FORMATS`.
-        x: The horizontal axis: `step`, `samples` (examples seen in training), `time` (UTC), or
-            `relative` (hours since the first value of a line).
+        x: The horizontal axis that they were read for: `step`, `samples` (examples seen in
+            training), `time` (UTC), or `relative` (hours since the first value of a line).
         log: Which axes are logarithmic: `none`, `x`, `y` or `both`.
 
     Returns:
@@ -205,10 +213,8 @@ def plot(lines: Sequence[Line], path: str, x: str = STEP, log: str = "none") -> 
         received = verbatim(f"{len(tags)} tags, such as {', '.join(map(printable, tags[:3]))}")
         expected = f"at most {MOST_PANELS} in one picture: choose with --tags"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
-    curves = [_Curve(line, x, log) for line in lines]
-    panels = {
-        tag: [curve for curve in curves if curve.tag == tag and curve.has_points] for tag in tags
-    }
+    lines = [_drawable(line, x, log) for line in lines]
+    panels = {tag: [line for line in lines if line.tag == tag and line.has_points] for tag in tags}
     panels = {tag: drawn for tag, drawn in panels.items() if drawn}
     if not panels:
         received = verbatim(f"{', '.join(map(printable, tags[:3]))} without a value to draw")
@@ -229,41 +235,17 @@ def plot(lines: Sequence[Line], path: str, x: str = STEP, log: str = "none") -> 
     return list(panels)
 
 
-class _Curve:
-    """A line as it is drawn; all arrays have the shape (values,).
-
-    Attributes:
-        run: The name of the line.
-        tag: The tag.
-        group: The group that it is drawn with; None if it is drawn alone.
-        recorded: The name of the recorded run.
-        x: Where the values are: steps, hours, or times as `datetime64`.
-        y: The values, NaN where none can be drawn.
-    """
-
-    def __init__(self, line: Line, x: str, log: str) -> None:
-        self.run, self.tag, self.group = line.run, line.tag, line.group
-        self.recorded = line.recorded
-        self.x = _x(line, x)
-        drawable = np.isfinite(line.value)
-        if log in ("y", "both"):
-            drawable &= line.value > 0
-        if log in ("x", "both") and x == "relative":
-            drawable &= self.x > 0
-        self.y = np.where(drawable, line.value, np.nan)
-
-    @property
-    def has_points(self) -> bool:
-        return bool(np.isfinite(self.y).any())
-
-    @property
-    def result(self) -> float:
-        """The mean of the last tenth of the values, at most 100, as in `rec-summary lineage`."""
-        finite = self.y[np.isfinite(self.y)]
-        return float(finite[-min(100, max(1, len(finite) // 10)) :].mean())
+def _drawable(line: Line, x: str, log: str) -> Line:
+    """Returns a line with NaN where no value can be drawn."""
+    drawable = np.isfinite(line.y)
+    if log in ("y", "both"):
+        drawable &= line.y > 0
+    if log in ("x", "both") and x == "relative":
+        drawable &= line.x > 0
+    return dataclasses.replace(line, y=np.where(drawable, line.y, np.nan))
 
 
-def _figure(panels: Mapping[str, Sequence[_Curve]], x: str, log: str) -> Figure:
+def _figure(panels: Mapping[str, Sequence[Line]], x: str, log: str) -> Figure:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
@@ -312,7 +294,7 @@ def _grid(figure: Figure, count: int) -> list[Axes]:
     return [axes[index] for index in range(count)]
 
 
-def _draw(axis: Axes, curve: _Curve, colour: Any) -> Any:
+def _draw(axis: Axes, curve: Line, colour: Any) -> Any:
     marker = "." if np.isfinite(curve.y).sum() == 1 else ""
     [line] = axis.plot(curve.x, curve.y, color=colour, linewidth=1.5, marker=marker)
     return line
@@ -322,7 +304,7 @@ def _runs(count: int) -> str:
     return f"{count} run{'' if count == 1 else 's'}"
 
 
-def _draw_group(axis: Axes, curves: Sequence[_Curve], colour: Any) -> Any:
+def _draw_group(axis: Axes, curves: Sequence[Line], colour: Any) -> Any:
     """Draws the mean of a group in a band from its least to its greatest value."""
     places, _, mean, _, least, greatest = band([Curve(c.x, c.y) for c in curves], _BAND_POINTS)
     axis.fill_between(places, least, greatest, color=colour, alpha=0.2, linewidth=0)
@@ -334,7 +316,7 @@ def _draw_group(axis: Axes, curves: Sequence[_Curve], colour: Any) -> Any:
     return line
 
 
-def _draw_band(axis: Axes, curves: Sequence[_Curve]) -> dict[str, Any]:
+def _draw_band(axis: Axes, curves: Sequence[Line]) -> dict[str, Any]:
     """Draws many runs as bands and a line; returns what the bands are, for the legend.
 
     The line is the best run. Of a tag of which no value is better than another, such as a learning
@@ -359,7 +341,7 @@ def _draw_band(axis: Axes, curves: Sequence[_Curve]) -> dict[str, Any]:
     return {"least to greatest run": band, "middle half of the runs": middle}
 
 
-def _best(curves: Sequence[_Curve]) -> _Curve | None:
+def _best(curves: Sequence[Line]) -> Line | None:
     """Returns the best of the runs of a tag; None if no value is better than another."""
     tag = curves[0].tag
     if not _JUDGED.search(tag):
@@ -368,14 +350,18 @@ def _best(curves: Sequence[_Curve]) -> _Curve | None:
     return None if best is None else curves[best]
 
 
-def _x(line: Line, kind: str) -> Any:
-    if kind in AXES:
-        return line.step if kind == STEP else line.samples
-    if kind == "relative":
-        return (line.wall_time - line.wall_time[0]) / 3600
+def places(points: npt.NDArray[Any], x: str, totals: Totals | None = None) -> npt.NDArray[Any]:
+    """Returns where points are on an axis, for `samples` by the totals of their run."""
+    if totals is not None:
+        return totals.at(points["step"])
+    wall_times: Array = points["wall_time"]
+    if x == STEP:
+        return np.asarray(points["step"])
+    if x == "relative":
+        return (wall_times - wall_times[0]) / 3600
     # A damaged record may have a time beyond the calendar. It is drawn near the end of the
     # calendar (the years 1653 and 7990), with room for the margins of the picture.
-    seconds = np.clip(line.wall_time, -1e10, 1.9e11)
+    seconds = np.clip(wall_times, -1e10, 1.9e11)
     return (seconds * 1e6).astype("datetime64[us]")
 
 

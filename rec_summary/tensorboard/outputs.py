@@ -123,52 +123,6 @@ class Tags:
         return name
 
 
-class BestValues:
-    """The best values of the metrics of a TensorBoard run.
-
-    Attributes:
-        state: The series of each metric, by its recorded tag.
-    """
-
-    def __init__(self, state: dict[str, BestSeries], *, evaluation: bool) -> None:
-        """Begins, or continues with the state of an earlier export.
-
-        Args:
-            state: The series so far; kept up to date.
-            evaluation: Whether all scalars are metrics of evaluations.
-        """
-        self.state = state
-        self._group = "/eval" if evaluation else ""
-
-    def take(self, finished: Finished) -> None:
-        """Takes values, or forgets those that a restart supersedes."""
-        if isinstance(finished, Batch):
-            self._extend(finished)
-            return
-        assert isinstance(finished, Restart)
-        for series in self.state.values():
-            series.forget(finished.step)
-        for record in finished.again:
-            self._extend(record)
-
-    def new(self) -> Iterator[tuple[str, list[BestPoint]]]:
-        """Yields metrics, by their recorded tags, with what was not yielded before."""
-        for tag, series in self.state.items():
-            points = series.new()
-            if points:
-                yield tag, points
-
-    def _extend(self, batch: Batch) -> None:
-        wanted = {
-            (kind, tag)
-            for kind, tag in batch.series()
-            if kind == SCALAR and has_best(tag, self._group)
-        }
-        if wanted:
-            for tag, columns in by_tag(batch.only(wanted).scalars()):
-                self.state.setdefault(tag, BestSeries()).extend(tag, columns)
-
-
 class OutputState(Struct, kw_only=True):
     """What a later `RunOutput` needs to continue.
 
@@ -232,7 +186,7 @@ class RunOutput(abc.ABC):
         self._buffer = StepBuffer(name, report, state.steps)
         self._tags = Tags(name, report, state.tags)
         self._graphs = state.graphs
-        self._best = BestValues(state.best, evaluation=is_evaluation)
+        self._best = state.best  # by the recorded tags of metrics
         for kind in state.memories.keys() & dashboards.VALUES.keys():
             self._mapper(kind).memory.update(state.memories[kind])
 
@@ -333,16 +287,31 @@ class RunOutput(abc.ABC):
     def _pass_on(self, finished: Iterable[Finished]) -> None:
         """Writes what is finished."""
         for item in finished:
-            self._best.take(item)
             if isinstance(item, Restart):
+                for series in self._best.values():
+                    series.forget(item.step)
+                for record in item.again:
+                    self._take_best(record)
                 self._restart(item)
             else:
+                self._take_best(item)
                 self._pass_batch(item)
+
+    def _take_best(self, batch: Batch) -> None:
+        """Adds values of metrics to the best ones."""
+        group = f"/{EVALUATION_RUN}" if self.is_evaluation else ""
+        wanted = {
+            (kind, tag) for kind, tag in batch.series() if kind == SCALAR and has_best(tag, group)
+        }
+        if wanted:
+            for tag, columns in by_tag(batch.only(wanted).scalars()):
+                self._best.setdefault(tag, BestSeries()).extend(tag, columns)
 
     def _new_best(self) -> Iterator[tuple[str, list[BestPoint]]]:
         """Yields tags, and the best values since the last call."""
-        for metric, points in self._best.new() if self._wants(SCALARS) else ():
-            yield BEST + metric, points
+        for metric, series in self._best.items() if self._wants(SCALARS) else ():
+            if points := series.new():
+                yield BEST + metric, points
 
     def _wants(self, plugin: Plugin) -> bool:
         return self._selection.plugin(plugin.dashboard)

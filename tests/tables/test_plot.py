@@ -27,11 +27,11 @@ def test_long_series_are_downsampled_and_short_ones_are_not(
     events += [event(1000, scalar("long", 3.0))]  # recorded again
     write_segment(tmp_path / "run", *events)
     long, short = read_lines(find_runs(str(tmp_path)), EVERYTHING, Report())
-    assert (short.step.tolist(), short.value.tolist()) == ([10], [2.0])
-    assert 10 <= len(long.step) <= 40
-    assert (np.diff(long.step) > 0).all()
-    assert long.value.max() == 9.0
-    assert (long.step[0], long.step[-1], long.value[-1]) == (1, 1000, 3.0)
+    assert (short.x.tolist(), short.y.tolist()) == ([10], [2.0])
+    assert 10 <= len(long.x) <= 40
+    assert (np.diff(long.x) > 0).all()
+    assert long.y.max() == 9.0
+    assert (long.x[0], long.x[-1], long.y[-1]) == (1, 1000, 3.0)
 
 
 def test_a_restart_replaces_the_steps_that_come_again(
@@ -45,8 +45,8 @@ def test_a_restart_replaces_the_steps_that_come_again(
             path, *(event(step, scalar("loss", count)) for count, step in enumerate(steps))
         )
         [line] = read_lines(find_runs(str(path)), EVERYTHING, Report())
-        assert (line.step[0], line.step[-1], line.value[-1]) == (1, 90, 119)
-        assert (np.diff(line.value) > 0).all()  # no value of a step that came again
+        assert (line.x[0], line.x[-1], line.y[-1]) == (1, 90, 119)
+        assert (np.diff(line.y) > 0).all()  # no value of a step that came again
 
 
 WINDOWS = ("decayed_100000", "last_5000", "lifetime")
@@ -57,17 +57,17 @@ def test_without_a_choice_of_tags_what_matters_is_drawn() -> None:
     tags += ["learning_rate/auto", "eval/auc"]
     others = ["rec_summary/records", "recommender/table/a/ids"]
     none = np.zeros(0)
-    lines = [Line("run", tag, none.astype(np.int64), none, none) for tag in (*others, *tags)]
+    lines = [Line("run", tag, none.astype(np.int64), none) for tag in (*others, *tags)]
     assert {line.tag for line in important(lines)} == set(tags)
     assert list(dict.fromkeys(line.tag for line in important(lines)))[:3] == tags[:3]
     assert important(lines[:2]) == [lines[1], lines[0]]  # telemetry's own last
-    windows = [Line("run", f"recommender/auc/{window}", *[none] * 3) for window in WINDOWS]
+    windows = [Line("run", f"recommender/auc/{window}", *[none] * 2) for window in WINDOWS]
     assert {line.tag for line in important([*windows, *lines])} >= {"recommender/auc/last_5000"}
     groups = [f"learning_rate/group_{number}/auto" for number in range(3)]
-    lines += [Line("run", tag, none.astype(np.int64), none, none) for tag in groups]
+    lines += [Line("run", tag, none.astype(np.int64), none) for tag in groups]
     drawn = {line.tag for line in important([line for line in lines if line.tag != tags[3]])}
     assert drawn & set(groups) == set(groups[:2])
     heads = [f"recommender/{task}/auc/lifetime" for task in ("ctr", "cvr")]
     named = ["loss/auto", "learning_rate/auto", "eval/auc", *heads]
-    lines = [Line("run", tag, none.astype(np.int64), none, none) for tag in (*others, *named)]
+    lines = [Line("run", tag, none.astype(np.int64), none) for tag in (*others, *named)]
     assert {line.tag for line in important(lines)} == set(named)

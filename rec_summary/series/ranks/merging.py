@@ -95,14 +95,12 @@ class MergedPoint:
         step: The step.
         values: Values of the kinds that a rank records by itself.
         origin: The latest of the records that it was made of.
-        nbytes: The size of their payloads.
     """
 
     start: int
     step: int
     values: list[Summary.Value]
     origin: Record
-    nbytes: int
 
 
 class Merging:
@@ -170,7 +168,6 @@ class Merging:
         total: dict[str, State] = {}
         lost: set[str] = set()
         origin: Record | None = None
-        nbytes = 0
         for rank, places in sorted(self._state.places.items()):
             reached = _behind(places, (start, step))
             if not reached or places[reached - 1].start != start:
@@ -190,7 +187,6 @@ class Merging:
                 self._add(total, loaded.states)
             if origin is None or loaded.record.wall_time > origin.wall_time:
                 origin = loaded.record
-            nbytes += loaded.record.nbytes
             lost |= _lost(loaded.record)
         readings = read(total, Detail())
         readings.scalars.update(dict.fromkeys(lost, math.nan))
@@ -198,7 +194,7 @@ class Merging:
         if not encoded or origin is None:
             return None
         values = [Summary.Value.FromString(state) for state in encoded]
-        return MergedPoint(start, step, values, origin, nbytes)
+        return MergedPoint(start, step, values, origin)
 
     def _load(self, place: Place, files: Mapping[str, RecordFile]) -> _Loaded | None:
         if place.file not in files:

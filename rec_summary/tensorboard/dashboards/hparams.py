@@ -26,7 +26,6 @@ START_TAG: Final = "_hparams_/session_start_info"
 END_TAG: Final = "_hparams_/session_end_info"
 
 RUNNING: Final[int] = api_pb2.STATUS_RUNNING
-HPARAMS: Final = plugin("hparams", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
 _ENDED: Final[dict[int, int]] = {
     RunState.FINISHED: api_pb2.STATUS_SUCCESS,
     RunState.STOPPED: api_pb2.STATUS_SUCCESS,

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from tensorboard import errors
 from tensorboard.backend.event_processing import data_ingester
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.data import provider, server_ingester
 from tensorboard.util.tensor_util import make_ndarray
 
+from rec_summary.series.limits import Step
 from rec_summary.tensorboard import hparams_metrics
 from rec_summary.tensorboard.provider.run_index import RunIndex, location
 from rec_summary.tensorboard.provider.served_run import Place, ServedRun
@@ -319,17 +321,12 @@ def _key(run: str, plugin_name: str, tag: str, step: int, number: int) -> str:
 
 
 def _parsed(key: str) -> tuple[str, str, str, int, int]:
+    encoded = key.removeprefix(KEY_PREFIX)
     try:
-        encoded = key.removeprefix(KEY_PREFIX)
-        data = json.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
-        run, plugin_name, tag, step, number = data
-        strings = all(isinstance(part, str) for part in (run, plugin_name, tag))
-        numbers = isinstance(step, int) and isinstance(number, int)
-        if strings and numbers and -(1 << 63) <= step < 1 << 63:
-            return run, plugin_name, tag, step, number
-    except (ValueError, TypeError, RecursionError):
-        pass
-    raise errors.InvalidArgumentError("not a key of a blob")
+        data = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+        return msgspec.json.decode(data, type=tuple[str, str, str, Step, int])
+    except (ValueError, msgspec.DecodeError) as error:
+        raise errors.InvalidArgumentError("not a key of a blob") from error
 
 
 def add_event_files(records: RecordDataProvider, flags: Any) -> None:

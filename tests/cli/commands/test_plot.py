@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rec_summary.tables.plot import Line, NothingToPlot, plot
+from rec_summary.tables.plot import Line, NothingToPlot, places, plot
 from tests.support.command import environment, flat, python, run
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
@@ -103,17 +103,21 @@ def test_mistakes(
 
 def test_too_many_panels_are_refused(tmp_path: Path) -> None:
     one = np.ones(1)
-    lines = [Line("r", f"tag {n}", one.astype(np.int64), one, one) for n in range(17)]
+    lines = [Line("r", f"tag {n}", one, one) for n in range(17)]
     with pytest.raises(NothingToPlot, match="17 tags, such as tag 0, tag 1, tag 2"):
         plot(lines, str(tmp_path / "x.png"))
 
 
+def at(x: str, steps: Any, wall_times: Any) -> Any:
+    """Returns where points are on an axis."""
+    points = np.zeros(len(steps), [("step", "i8"), ("wall_time", "f8")])
+    points["step"], points["wall_time"] = steps, wall_times
+    return places(points, x)
+
+
 def lines_of(runs: int, tag: str = "loss") -> list[Line]:
     steps = np.arange(1, 101)
-    return [
-        Line(f"run {n:02}", tag, steps, steps.astype(np.float64), (1 + n % 7 + n) / steps)
-        for n in range(runs)
-    ]
+    return [Line(f"run {n:02}", tag, steps, (1 + n % 7 + n) / steps) for n in range(runs)]
 
 
 def panels_of(lines: list[Line], path: Path, x: str = "step") -> list[Any]:
@@ -147,7 +151,7 @@ def test_many_runs_are_a_band_and_the_best_run(
 )
 def test_the_best_run_is_that_of_the_metric(tmp_path: Path, tag: str, label: str) -> None:
     steps = np.arange(3)
-    lines = [Line(f"run {n:02}", tag, steps, steps * 1.0, np.full(3, n / 9)) for n in range(20)]
+    lines = [Line(f"run {n:02}", tag, steps, np.full(3, n / 9)) for n in range(20)]
     [axis] = panels_of(lines, tmp_path)
     assert axis.lines[0].get_label() == label
 
@@ -156,7 +160,7 @@ def test_the_best_run_is_that_of_the_metric(tmp_path: Path, tag: str, label: str
 def test_runs_of_a_band_may_have_steps_and_times_of_their_own(tmp_path: Path, x: str) -> None:
     steps = np.arange(10)
     lines = [
-        Line(f"run {n}", "loss", steps + n, 1e9 + 1000.0 * n + steps, 0.0 * steps + n)
+        Line(f"run {n}", "loss", at(x, steps + n, 1e9 + 1000.0 * n + steps), 0.0 * steps + n)
         for n in range(12)
     ]
     [axis] = panels_of(lines, tmp_path, x)
@@ -219,7 +223,7 @@ def test_the_command_names_tags_that_are_not_drawn(tmp_path: Path) -> None:
 
 def test_times_beyond_the_calendar_are_drawn(tmp_path: Path) -> None:
     steps = np.arange(2)
-    line = Line("r", "t", steps, np.array([-1e300, 1e300]), np.array([1.0, 2.0]))
+    line = Line("r", "t", at("time", steps, [-1e300, 1e300]), np.array([1.0, 2.0]))
     plot([line], str(tmp_path / "x.png"), x="time")
     assert (tmp_path / "x.png").stat().st_size > 1000
 
@@ -259,9 +263,9 @@ def test_a_group_is_its_mean_in_a_band_and_other_runs_are_lines(tmp_path: Path) 
 
 
 def test_a_legend_counts_the_runs_of_a_group_once_and_single_values_show(tmp_path: Path) -> None:
-    step, at = np.array([1]), np.array([1.7e9])
+    step = np.array([1])
     lines = [
-        Line(f"{name} rank {rank}", tag, step, at, np.array([rank + n / 2]), None, name, "all")
+        Line(f"{name} rank {rank}", tag, step, np.array([rank + n / 2]), name, "all")
         for n, name in enumerate("ab")
         for rank in (0, 1)
         for tag in ("loss", "auc")
