@@ -6,6 +6,7 @@ directory, which is put to the URL afterwards; with `--follow`, every 15 seconds
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import logging
@@ -239,20 +240,13 @@ def watched(
 def stopping() -> Iterator[threading.Event]:
     """Gives an event that Ctrl-C or SIGTERM sets; the second one interrupts at once."""
     stop = threading.Event()
-    reading, writing = os.pipe()
 
     def ask(number: int, _frame: FrameType | None) -> None:
-        # Not stop.set(): it would wait for ever for a lock of `stop` that the interrupted
-        # main thread may hold.
-        os.write(writing, b"x")
+        # Not here: it would wait for ever for a lock of `stop` that the interrupted main thread may
+        # hold. Nor in a `Thread`, which has such locks itself.
+        _thread.start_new_thread(stop.set, ())
         signal.signal(number, before[number])
 
-    def set_when_asked() -> None:
-        if os.read(reading, 1):
-            stop.set()
-
-    setter = threading.Thread(target=set_when_asked, daemon=True)
-    setter.start()
     numbers = (signal.SIGINT, signal.SIGTERM)
     before: dict[int, Any] = {number: signal.signal(number, ask) for number in numbers}
     try:
@@ -260,9 +254,6 @@ def stopping() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        os.close(writing)
-        setter.join()
-        os.close(reading)
 
 
 @contextlib.contextmanager

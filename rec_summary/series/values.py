@@ -67,26 +67,6 @@ class RankScalars(NamedTuple):
     columns: Columns
 
 
-class Evaluation(NamedTuple):
-    """A metric of an evaluation.
-
-    Attributes:
-        run: The run's name.
-        rank: The rank that evaluated.
-        step: The training step; None if it is not recorded.
-        wall_time: Seconds since the epoch.
-        metric: The metric's name.
-        value: Its value, if that is a number.
-    """
-
-    run: str
-    rank: int
-    step: int | None
-    wall_time: float
-    metric: str
-    value: float | None
-
-
 class Writer(Struct, array_like=True):
     """A process, or several one after another.
 
@@ -447,9 +427,11 @@ class BufferedScalars:
                 del self._parts[number]
 
 
-def evaluations(run: Run, report: Report) -> Iterator[Evaluation]:
-    """Yields the metrics of all evaluations of a run."""
-    name = valid(run.name)
+def evaluations(run: Run, report: Report) -> Iterator[dict[str, Any]]:
+    """Yields a row for each metric of all evaluations of a run.
+
+    The step is None if it is not recorded, and the value if it is not a number.
+    """
     for rank in run.ranks:
         for decoded in lineage_events(run, rank, report):
             event: Any = decoded.event
@@ -457,5 +439,7 @@ def evaluations(run: Run, report: Report) -> Iterator[Evaluation]:
                 continue
             evaluation = event.evaluation_lineage
             step = evaluation.train_step if evaluation.HasField("train_step") else None
+            place = {"run": valid(run.name), "rank": rank, "step": step}
+            place["wall_time"] = decoded.wall_time
             for metric, value in metrics_of(evaluation):
-                yield Evaluation(name, rank, step, decoded.wall_time, metric, numeric(value))
+                yield {**place, "metric": metric, "value": numeric(value)}

@@ -230,7 +230,7 @@ def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[
             for value in values:
                 if value.recorded.kind != HISTOGRAM:
                     yield from _other_rows(value, report)
-    results = [evaluation._asdict() for evaluation in evaluations(run, report)]
+    results = list(evaluations(run, report))
     if results:
         yield "evaluations", results
     # These files have been read before: their problems are not reported twice.

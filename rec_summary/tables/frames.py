@@ -197,15 +197,14 @@ class Records:
         held: list[RankScalars] = []
         size = 0
         for run, rank, scalars in self._scalars(finished_scalars):
-            start, end = 0, len(scalars.codes)
-            while end - start >= chunk - size:
-                part = rows_of(scalars, slice(start, start + chunk - size))
-                yield _scalar_frame([*held, RankScalars(run, rank, part)])
-                start += chunk - size
+            while len(scalars.codes) >= (room := chunk - size):
+                part = RankScalars(run, rank, rows_of(scalars, slice(room)))
+                yield _scalar_frame([*held, part])
+                scalars = rows_of(scalars, slice(room, None))
                 held, size = [], 0
-            if start < end:
-                held.append(RankScalars(run, rank, rows_of(scalars, slice(start, end))))
-                size += end - start
+            if len(scalars.codes):
+                held.append(RankScalars(run, rank, scalars))
+                size += len(scalars.codes)
         if held:
             yield _scalar_frame(held)
 
@@ -274,7 +273,7 @@ class Records:
         names = ["run", "rank", "step", "wall_time", "metric", "value"]
         table = pd.DataFrame(results, columns=names)
         # Not by way of float64, which a missing step would lead to: it rounds large steps.
-        table["step"] = pd.array([evaluation.step for evaluation in results], dtype="Int64")
+        table["step"] = pd.array([evaluation["step"] for evaluation in results], dtype="Int64")
         return table.astype({"value": "float64"})
 
     def lineage(self) -> pd.DataFrame:

@@ -30,8 +30,7 @@ class BucketMeans:
         """Begins without values."""
         self._size = 1  # values of a bucket
         self._count = 0
-        self._sums: Floats = np.zeros(0)
-        self._finite: Floats = np.zeros(0)  # finite values of each bucket
+        self._sums: Floats = np.zeros((2, 0))  # of each bucket, and how many values are finite
 
     def extend(self, values: Floats) -> None:
         """Adds values, of shape [n]."""
@@ -39,43 +38,34 @@ class BucketMeans:
         size = self._size
         while size * _MOST_BUCKETS < count:
             size *= 2
-        self._join(size // self._size)
-        buckets = np.arange(self._count, count) // size
-        finite = np.isfinite(values)
-        length = -(-count // size)
-        sums, numbers = _by_bucket(buckets[finite], values[finite], length)
-        sums[: len(self._sums)] += self._sums
-        numbers[: len(self._finite)] += self._finite
-        self._sums, self._finite = sums, numbers
+        known = self._sums
+        if size > self._size and known.size:
+            known = np.add.reduceat(known, range(0, known.shape[1], size // self._size), axis=1)
+        self._sums = _by_bucket(np.arange(self._count, count) // size, values, -(-count // size))
+        self._sums[:, : known.shape[1]] += known
         self._size, self._count = size, count
 
     def means(self, most: int = _MOST_BUCKETS) -> Floats:
         """Returns at most `most` means of finite values; NaN where a bucket has none."""
-        means = _divided(self._sums, self._finite)
+        means = _divided(self._sums)
         if len(means) <= most:
             return means
         # Bucket i of the result begins at mean i * len(means) // most.
         edges = np.arange(1, most) * len(means) // most
         buckets = np.searchsorted(edges, np.arange(len(means)), side="right")
-        finite = np.isfinite(means)
-        return _divided(*_by_bucket(buckets[finite], means[finite], most))
-
-    def _join(self, neighbours: int) -> None:
-        starts = np.arange(0, len(self._sums), neighbours)
-        if neighbours > 1 and len(starts):
-            self._sums = np.add.reduceat(self._sums, starts)
-            self._finite = np.add.reduceat(self._finite, starts)
+        return _divided(_by_bucket(buckets, means, most))
 
 
-def _by_bucket(buckets: Integers, values: Floats, length: int) -> tuple[Floats, Floats]:
-    """Returns the sum of the values and how many there are, for each bucket."""
-    sums = np.bincount(buckets, values, length)
-    return sums.astype(np.float64), np.bincount(buckets, minlength=length).astype(np.float64)
+def _by_bucket(buckets: Integers, values: Floats, length: int) -> Floats:
+    """Returns the sum of the finite values of each bucket, and how many there are: [2, length]."""
+    finite = np.isfinite(values)
+    weights = np.where(finite, values, 0.0), finite
+    return np.array([np.bincount(buckets, each, length) for each in weights])
 
 
-def _divided(sums: Floats, numbers: Floats) -> Floats:
+def _divided(sums: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
-        return sums / numbers
+        return sums[0] / sums[1]
 
 
 class _Extremes:

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.tensorboard.dashboards import colours
+from rec_summary.tensorboard.dashboards.graphs import type_name
 from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
 from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper
@@ -61,7 +61,7 @@ class TensorMapper(ValueMapper):
             return
         message = Summary.Value(tag=tag, histogram=histogram(array))
         yield from self._histograms(tag, message)
-        name = anf_ir_pb2.DataType.Name(value.tensor.data_type).removeprefix("DT_").lower()
+        name = type_name(value.tensor.data_type)
         yield text_point(f"{tag}/{STATISTICS}", table("", statistics(array, name)))
         if array.ndim == 2 and array.size:
             yield picture(f"{tag}/{HEAT_MAP}", functools.partial(heat_map, array))
