@@ -8,6 +8,7 @@ the files cover longer and longer parts the older they are, and a few dozen cove
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from rec_summary.records.reading.runs import RecordFile
@@ -61,22 +62,23 @@ def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: in
         present: The size of all files of the rank, in bytes.
     """
     full = segment_bytes(total_bytes)
-    windows = list(_windows(rows, full))
+    windows = [window for _, window in sorted(_windows(rows, full), key=itemgetter(0))]
     if present > begin_bytes(total_bytes):
         # Joining small files gives no room.
-        helping = [pair for pair in windows if _size(pair[1].segments) > pair[1].target * 3 // 2]
-        if helping:
-            return min(helping, key=_cost)[1]
-    small = [pair for pair in windows if _size(pair[1].segments) <= full]
+        for window in windows:
+            if _size(window.segments) > window.target * 3 // 2:
+                return window
+    small = [window for window in windows if _size(window.segments) <= full]
     least = small_bytes(total_bytes)
     if small and sum(segment.nbytes <= least for row in rows for segment in row) > MOST_SMALL:
-        return min(small, key=_cost)[1]
+        return small[0]
     if windows and sum(map(len, rows)) > MOST_FILES:
-        return min(small or windows, key=_cost)[1]
+        return (small or windows)[0]
     return None
 
 
 def _windows(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[float, Window]]:
+    """Yields what could become one file; of little cost is what is short for its age."""
     for row in rows:
         newer = [0]
         for segment in reversed(row):
@@ -94,10 +96,6 @@ def _windows(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[flo
             cost = weight / (newer[last] + weight / 2 + 1) / (last - first)
             target = max(full, _size(part) // REDUCTION)
             yield cost, Window(part, target, newer[last])
-
-
-def _cost(pair: tuple[float, Window]) -> float:
-    return pair[0]
 
 
 def _size(segments: Sequence[Segment]) -> int:
