@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import collections
 import contextlib
+import csv
 import dataclasses
 import functools
 import io
@@ -12,7 +13,6 @@ import itertools
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, ClassVar, Final
@@ -91,8 +91,6 @@ _SCALARS_AT_ONCE: Final = 16_384
 _ROWS_AT_ONCE: Final = 1024
 _RECORDS_AT_ONCE: Final = 128  # whose histograms are converted together; more take much memory
 _MOST_EXACT: Final = 1 << 53  # larger integers are rounded in a float64
-_QUOTE: Final = '"'
-_SPECIAL: Final = re.compile(r'[,"\r\n]')
 _ROW_GROUP_BYTES: Final = 1 << 24  # of a Parquet file
 
 
@@ -494,11 +492,10 @@ _JSON_NUMBERS: Final = {
 
 def csv_line(cells: Iterable[object]) -> str:
     """Returns a line of CSV; None is an empty cell, and NUL the replacement character."""
-    texts = ["" if cell is None else str(cell).replace("\0", "\ufffd") for cell in cells]
-    if texts == [""]:
-        return '""\r\n'  # readers pass over an empty line
-    quoted = (f'"{t.replace(_QUOTE, _QUOTE * 2)}"' if _SPECIAL.search(t) else t for t in texts)
-    return ",".join(quoted) + "\r\n"
+    line = io.StringIO(newline="")
+    texts = ("" if cell is None else str(cell).replace("\0", "\ufffd") for cell in cells)
+    csv.writer(line).writerow(texts)
+    return line.getvalue()
 
 
 def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:

@@ -153,7 +153,6 @@ class ServedOutput(RunOutput):
             owner = self._mapper(kind).plugin
             assert owner is not None  # one plugin shows them as they were recorded
             stored = self._run.of_plugin(owner.name)[tag]
-            assert isinstance(stored, StoredSeries)
             stored.extend(steps, wall_times, file, offsets)
         for (kind, _), span in batch.series().items():
             self._report.exported[kind] += span.values
@@ -172,15 +171,15 @@ class ServedOutput(RunOutput):
             if series is None:
                 series = StoredSeries(self._store, recorded.kind, recorded.tag, point)
                 of_plugin[tag] = series
-            assert isinstance(series, StoredSeries)
             file, offset = self._store.add(record)
             series.extend(record.steps, record.wall_times, file, [offset])
 
     def _scalars(self, tag: str, kind: str) -> ScalarSeries:
         """Returns the series of the scalars that are made of values of a kind."""
         shown_tag, _ = self._tags.name(Point(tag, SCALARS, None), kind)
-        series = self._run.of_plugin(SCALARS.name).setdefault(shown_tag, ScalarSeries())
-        assert isinstance(series, ScalarSeries)
+        series: ScalarSeries = self._run.of_plugin(SCALARS.name).setdefault(
+            shown_tag, ScalarSeries()
+        )
         return series
 
     def _write_graph(self, record: Record, graph: Any, kind: str, tag: str | None) -> None:

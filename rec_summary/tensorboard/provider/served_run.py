@@ -372,7 +372,7 @@ class ServedRun:
         series = self._series.get(plugin_name, {}).get(tag)
         return series if series and series.plugin.metadata.data_class == data_class else None
 
-    def of_plugin(self, plugin_name: str) -> dict[str, Series]:
+    def of_plugin(self, plugin_name: str) -> dict[str, Any]:
         """Returns the series of a plugin by tag, to add to."""
         return self._series.setdefault(plugin_name, {})
 
