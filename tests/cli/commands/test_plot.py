@@ -204,8 +204,8 @@ def test_the_title_of_a_panel_fits_into_it(tmp_path: Path) -> None:
 
 def test_a_tag_without_a_value_to_draw_has_no_panel(tmp_path: Path) -> None:
     [loss] = lines_of(1)
-    nothing = replace(loss, tag="nan", value=np.full(100, np.nan))
-    below = replace(loss, tag="below", value=-loss.value)
+    nothing = replace(loss, tag="nan", y=np.full(100, np.nan))
+    below = replace(loss, tag="below", y=-loss.y)
     path = str(tmp_path / "x.png")
     assert plot([loss, nothing, below], path) == ["loss", "below"]
     assert plot([loss, nothing, below], path, log="y") == ["loss"]
