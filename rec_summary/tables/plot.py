@@ -350,13 +350,13 @@ def _best(curves: Sequence[Line]) -> Line | None:
     return None if best is None else curves[best]
 
 
-def places(points: npt.NDArray[Any], x: str, totals: Totals | None = None) -> npt.NDArray[Any]:
+def places(points: npt.NDArray[Any], x: str, totals: Totals | None = None) -> Any:
     """Returns where points are on an axis, for `samples` by the totals of their run."""
     if totals is not None:
         return totals.at(points["step"])
-    wall_times: Array = points["wall_time"]
     if x == STEP:
-        return np.asarray(points["step"])
+        return points["step"]
+    wall_times = points["wall_time"]
     if x == "relative":
         return (wall_times - wall_times[0]) / 3600
     # A damaged record may have a time beyond the calendar. It is drawn near the end of the

@@ -65,7 +65,8 @@ def _by_bucket(buckets: Integers, values: Floats, length: int) -> Floats:
 
 def _divided(sums: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
-        return sums[0] / sums[1]
+        means: Floats = sums[0] / sums[1]
+    return means
 
 
 class _Extremes:
