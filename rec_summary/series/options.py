@@ -163,13 +163,8 @@ class ExportOptions:
             if isinstance(value, str):
                 limit = read_since(value, time.time(), name)
                 object.__setattr__(self, name, limit if limit.step is None else limit.step)
-        for name in ("since", "until", "max_points"):
-            value = getattr(self, name)
-            if value is None or (name != "max_points" and isinstance(value, Since)):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int):
-                expected = "an int" if name == "max_points" else f"an int (a step), {_WHEN}"
-                raise ArgumentError(three_part(name, value, expected))
+            elif isinstance(value, bool) or not isinstance(value, int | Since | None):
+                raise ArgumentError(three_part(name, value, f"an int (a step), {_WHEN}"))
         if isinstance(self.since, int) and isinstance(self.until, int) and self.since > self.until:
             expected = f"a step not after `until`, which is {self.until}"
             raise ArgumentError(three_part("since", self.since, expected))
@@ -177,9 +172,11 @@ class ExportOptions:
             received = verbatim(utc(self.beginning.wall_time))
             expected = f"a time not after `until`, which is {utc(self.ending.wall_time)}"
             raise ArgumentError(three_part("since", received, expected))
-        if self.max_points is not None and self.max_points < _FEWEST_POINTS:
+        most = self.max_points
+        is_int = isinstance(most, int) and not isinstance(most, bool)
+        if most is not None and not (is_int and most >= _FEWEST_POINTS):
             expected = f"an int of at least {_FEWEST_POINTS}"
-            raise ArgumentError(three_part("max_points", self.max_points, expected))
+            raise ArgumentError(three_part("max_points", most, expected))
         if self.tensors is not None and self.tensors not in TENSOR_FILES:
             raise ArgumentError(three_part("tensors", self.tensors, "'npy', or None"))
         if self.ranks is not None:
