@@ -96,5 +96,6 @@ def test_the_demo_learns_and_is_calibrated(tmp_path: Path) -> None:
     assert auc[-1] > auc[0] + 0.03
     assert auc[-1] > 0.55
     assert abs(series["recommender/calibration/lifetime"][-1] - 1) < 0.1
-    assert series["recommender/normalised_entropy/lifetime"][-1] < 1
+    # Better than guessing the click rate by 0.02 nats, over all of the stream.
+    assert series["recommender/normalised_entropy/lifetime"][-1] < 0.97
     assert series["recommender/table/item_embedding/touched_rows"][-1] > 100
