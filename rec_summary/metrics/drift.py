@@ -204,6 +204,8 @@ class ReferenceBuilder(State):
     def add(self, columns: Columns, weights: npt.NDArray[Any] | None = None) -> int:
         """Takes examples of a batch until there are enough.
 
+        A batch with more columns than those before begins anew: they lacked a column by mistake.
+
         Args:
             columns: Values by column; the first axis is that of the examples. Integers and strings
                 are categories (except in the label), floats are numbers.
@@ -213,20 +215,27 @@ class ReferenceBuilder(State):
             How many examples of the batch were taken. The window begins after them.
 
         Raises:
-            ValueError: There is no column, the columns have different lengths, or the previous
-                batch had other columns.
+            TypeError: A column has objects that are not strings.
+            ValueError: There is no column, the columns have different lengths, or they lack one
+                of those before. Nothing is taken.
         """
         batch = {name: np.asarray(values) for name, values in columns.items()}
         sizes = {array.shape[0] if array.ndim else -1 for array in batch.values()}
         if len(sizes) != 1 or -1 in sizes:
             raise ValueError(three_part("columns", sizes, "columns of one length"))
-        if self._columns and set(batch) != set(self._columns):
+        if not batch.keys() >= self._columns.keys():
             raise ValueError(three_part("columns", sorted(batch), f"{sorted(self._columns)}"))
-        taken = min(sizes.pop(), self._examples - self._have)
+        have = self._have if batch.keys() == self._columns.keys() else 0
+        taken = min(sizes.pop(), self._examples - have)
+        parts = {}
         for name, array in batch.items():
             # A copy: a view would keep the whole batch.
             values = hash_strings(array[:taken]) if array.dtype.kind in "USO" else array[:taken]
-            self._columns.setdefault(name, []).append(values.ravel().copy())
+            parts[name] = values.ravel().copy()
+        if not have:
+            self._have, self._columns, self._weights = 0, {name: [] for name in parts}, []
+        for name, part in parts.items():
+            self._columns[name].append(part)
         if weights is not None:
             self._weights.append(weights[:taken].astype(np.float64))
         self._have += taken

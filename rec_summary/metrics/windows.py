@@ -1,9 +1,9 @@
 """Windows over a stream: all examples, the last examples, or an exponential decay.
 
 A window splits the stream into buckets of equal size and keeps a state for each of the newest ones
-(the panes of Li et al. 2005, "No Pane, No Gain"). Bucket numbers count from the beginning of a
-rank's stream, so the windows of several ranks merge bucket by bucket: merged, `LastExamples` of n
-covers the last n examples of every rank.
+(the panes of Li et al. 2005, "No Pane, No Gain"). The windows of several ranks merge by the age of
+their buckets, because ranks do not count equally many examples where some have no label. Merged,
+`LastExamples` of n covers the last n examples of every rank.
 """
 
 from __future__ import annotations
@@ -125,9 +125,22 @@ class Window(State, Generic[StateT]):
     def _add(self, other: Self) -> None:
         self._count_waiting()
         other._count_waiting()
-        join(self._buckets, other._buckets)
-        self.seen = max(self.seen, other.seen)
+        if other.seen < self.seen:
+            other = other.copy()  # it is moved
+        for window in (self, other):
+            window._move(max(self.seen, other.seen))
+        self._join(other)
         self._forget()
+
+    def _move(self, seen: int) -> None:
+        """Moves the buckets to where they have the same age in a stream of this length."""
+        ahead = max(seen - 1, 0) // self._bucket_size - self._newest()
+        self._buckets = {number + ahead: state for number, state in self._buckets.items()}
+        self.seen = seen
+
+    def _join(self, other: Self) -> None:
+        """Adds the buckets of a window that has seen as many examples."""
+        join(self._buckets, other._buckets)
 
     def _sum(self, states: Iterator[StateT]) -> StateT:
         """Returns the sum of states of this window."""
@@ -346,9 +359,17 @@ class Decayed(Window[StateT]):
     def _arguments(size: int, count: int) -> tuple[int, ...]:
         return (size,)
 
-    def _add(self, other: Self) -> None:
+    def _move(self, seen: int) -> None:
+        buckets, rest = divmod(seen - self.seen, self._bucket_size)
+        # The newest example has the weight of the newest one of the longer stream.
+        factor = 2.0 ** (rest / self._bucket_size)
+        self._buckets = _moved(self._buckets, buckets, factor)
+        self._open = _moved(self._open, buckets * self._bucket_size, factor)
+        self.seen = seen
+
+    def _join(self, other: Self) -> None:
+        super()._join(other)
         join(self._open, other._open)
-        super()._add(other)
 
     def _room(self, position: int) -> int:
         room = super()._room(position)
@@ -373,9 +394,16 @@ class Decayed(Window[StateT]):
 
 @register
 class CoarselyDecayed(Decayed[StateT]):
-    """A `Decayed` with steps of the weight of 9 %, for states that are dear to scale: slices."""
+    """A `Decayed` with steps of the weight of 9 %, for slices: scaling them takes long."""
 
     STEPS = 8
+
+
+def _moved(states: Mapping[int, StateT], ahead: int, factor: float) -> dict[int, StateT]:
+    """Returns states under later numbers, scaled."""
+    if factor == 1.0:  # exactly as they are
+        return {number + ahead: state for number, state in states.items()}
+    return {number + ahead: _scaled(state, factor) for number, state in states.items()}
 
 
 def _scaled(state: StateT, factor: float) -> StateT:

@@ -153,6 +153,39 @@ def test_invalid_columns() -> None:
         builder.add({"b": [1]})
 
 
+@pytest.mark.parametrize("position", [0, 1])
+def test_nothing_is_taken_of_a_batch_with_a_bad_column(position) -> None:
+    builder = ReferenceBuilder(100)
+    good = {"age": np.arange(50.0), "city": np.array(["a", "b"] * 25, object)}
+    bad = good | {"city": np.array(["a", None] * 25, object)}
+    for number in range(3):
+        if number == position:
+            with pytest.raises(TypeError, match="strings is invalid"):
+                builder.add(bad, np.ones(50))
+        else:
+            assert builder.add(good, np.ones(50)) == 50
+    assert builder.complete
+    reference = builder.reference()
+    assert {name: bins.counts.sum() for name, bins in reference.items()} == {
+        "age": 100,
+        "city": 100,
+    }
+
+
+def test_a_first_batch_that_lacks_a_column_does_not_choose_the_columns() -> None:
+    builder = ReferenceBuilder(4)
+    assert builder.add({"a": [1.0, 2.0]}, np.ones(2)) == 2
+    assert builder.add({"a": [3.0, 4.0], "b": [1, 2]}, np.ones(2)) == 2
+    assert not builder.complete
+    with pytest.raises(ValueError, match="columns is invalid"):
+        builder.add({"a": [5.0]})
+    assert builder.add({"a": [6.0, 7.0], "b": [1, 1]}, np.ones(2)) == 2
+    assert {name: bins.counts.sum() for name, bins in builder.reference().items()} == {
+        "a": 4,
+        "b": 4,
+    }
+
+
 def drift_of(first: np.ndarray, then: np.ndarray, weights: np.ndarray | None = None) -> DriftReport:
     builder = ReferenceBuilder(len(first))
     builder.add({"feature": first})

@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rec_summary.metrics import windows
 from rec_summary.metrics.quality.click_quality import ClickQuality
@@ -8,6 +10,7 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
+from rec_summary.metrics.state import kind_of, restore
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, count_together
 from tests.support.click_streams import calibrated, exact_auc, states_equal
 
@@ -167,25 +170,64 @@ def test_ranks_add_the_last_examples_of_each(stream):
     assert states_equal(ranks[0].total(), last)
 
 
-def test_a_rank_that_lags_adds_only_buckets_still_in_the_window(stream):
-    ahead, behind = (LastExamples(LogLoss(), 400, buckets=4) for _ in range(2))
-    ahead.update(*(column[:1000] for column in stream))
-    behind.update(*(column[:700] for column in stream))
-    ahead.merge(behind)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_rank_that_counts_fewer_examples_adds_its_last_ones_too(stream, turned):
+    """As where labels are missing more often: it would leave the window of all otherwise."""
+    more, fewer = (LastExamples(LogLoss(), 400, buckets=4) for _ in range(2))
+    more.update(*(column[:4950] for column in stream))
+    fewer.update(*(column[:750] for column in stream))
+    before = fewer.copy(), more.copy()
+    merged = (fewer if turned else more).copy()
+    merged.merge(more if turned else fewer)
     expected = LogLoss()
-    expected.update(*(column[600:1000] for column in stream))
-    expected.update(*(column[600:700] for column in stream))
-    assert states_equal(ahead.total(), expected)
+    expected.update(*(column[4600:4950] for column in stream))
+    expected.update(*(column[400:750] for column in stream))
+    assert states_equal(merged.total(), expected)
+    assert states_equal(restore(kind_of(merged), merged.arrays()), merged)
+    assert all(map(states_equal, before, (fewer, more)))
 
 
-def test_a_step_of_a_rank_that_lags_is_in_the_window_as_long_as_its_bucket():
-    behind, ahead = Decayed(LogLoss(), 64), Decayed(LogLoss(), 64)
-    behind.update(np.full(1, 0.5), np.ones(1))
-    for last, weight in ((16 * 64, 1.0), (16 * 64 + 1, 0.0)):
-        ahead.update(*np.zeros((2, last - ahead.seen)))
-        merged = ahead.copy()
-        merged.merge(behind)
-        assert merged.total().clicks == weight * 2.0**-16
+@given(
+    seen=st.lists(st.integers(0, 1500), min_size=3, max_size=3),
+    window=st.sampled_from([lambda state: LastExamples(state, 400, 4), Lifetime]),
+)
+def test_windows_of_other_lengths_merge_in_any_order(seen, window):
+    parts = []
+    for count in seen:
+        part = window(LogLoss())
+        part.update(*np.full((2, count), 0.25))
+        parts.append(part)
+    one, two, three = parts
+    first, second = one.copy(), three.copy()
+    first.merge(two)
+    first.merge(three)
+    second.merge(one)
+    second.merge(two)
+    assert states_equal(first, second)
+
+
+def test_half_lives_are_those_of_each_rank():
+    """The newest example of each weighs nearly 1, however many more the other has counted."""
+    fewer, more = Decayed(LogLoss(), 64), Decayed(LogLoss(), 64)
+    fewer.update(np.full(65, 0.5), np.ones(65))
+    more.update(np.full(5000, 0.5), np.zeros(5000))
+    alone = fewer.total().clicks
+    for one, other in ((fewer, more), (more, fewer)):
+        merged = one.copy()
+        merged.merge(other)
+        assert merged.total().clicks == pytest.approx(alone, rel=1e-12)
+        assert merged.total().weight == pytest.approx(
+            fewer.total().weight + more.total().weight, rel=1e-12
+        )
+        assert states_equal(restore(kind_of(merged), merged.arrays()), merged)
+
+
+def test_a_bucket_that_a_merge_makes_too_old_is_dropped():
+    fewer, more = Decayed(LogLoss(), 64), Decayed(LogLoss(), 64)
+    fewer.update(np.full(16 * 64, 0.5), np.ones(16 * 64))
+    more.update(np.full(17 * 64 + 1, 0.5), np.zeros(17 * 64 + 1))
+    more.merge(fewer)
+    assert states_equal(restore(kind_of(more), more.arrays()), more)
 
 
 @pytest.mark.parametrize("half_life", [64, 500, 10_000])
