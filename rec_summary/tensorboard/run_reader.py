@@ -53,7 +53,7 @@ def nothing_read() -> ReadingState:
     return ReadingState(
         files={},
         writers=Writers([], {}),
-        merging=MergingState({}, 0, (0, -1)),
+        merging=MergingState({}, [], 0, (0, -1)),
         began=None,
         reached=0,
         furthest=0,

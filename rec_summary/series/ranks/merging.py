@@ -3,15 +3,15 @@
 A rank records the states of its metrics now and then. They are summed before they are read: the
 mean of the curves of the ranks is not the curve of all data. The merged value at a step is made of
 the latest states of all ranks up to there, as soon as all ranks have reached it: where they record
-at the same steps, it is what one process would have recorded for all their data. Only the places
-of the records are kept, so that memory does not grow with the states.
+at the same steps, it is what one process would have recorded for all their data. States are read
+again when they are needed, so that memory does not grow with them.
 """
 
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
-import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import record_at
-from rec_summary.series.limits import Count, Rank, Step
+from rec_summary.series.limits import Count, Rank, Seconds, Step
+from rec_summary.series.ranks.restarts import Place, Reached, Restarts, find_restart, starts_at
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
 from rec_summary.values.recommender import MOST_STATES, recommender_values, unpack_states
@@ -36,20 +37,21 @@ KIND = "metric_states"
 
 
 _KEPT_BYTES: Final = 256 << 20  # of states of ranks that may be needed for the next step
+_LEAST_SECS: Final = 1e-6  # between two records of a rank; a few units of the last place of a time
 
 
-class Place(NamedTuple):
-    """Where states were recorded.
+class Recorded(NamedTuple):
+    """Where and when a rank recorded states.
 
     Attributes:
-        start: How often training had begun again before, so that the steps of this rank went back.
+        wall_time: When, in seconds since the epoch; later than what the rank recorded before.
         step: The step.
         file: The name of the file.
         offset: Where in it the record begins, in bytes.
         final: Whether the run of this rank ended here.
     """
 
-    start: Count
+    wall_time: Seconds
     step: Step
     file: str
     offset: Count
@@ -60,13 +62,13 @@ class _Loaded(NamedTuple):
     """States that were read again.
 
     Attributes:
-        place: Where they were recorded.
+        recorded: Where they were recorded.
         record: Their record.
         states: The states.
         size: The size of their arrays, in bytes.
     """
 
-    place: Place
+    recorded: Recorded
     record: Record
     states: dict[str, State]
     size: int
@@ -76,14 +78,16 @@ class MergingState(Struct):
     """What a later `Merging` needs to continue.
 
     Attributes:
-        places: Where each rank recorded states that may be needed still, in order.
+        recorded: Where each rank recorded states that may be needed still, in order.
+        restarts: When training began again.
         rank_size: The number of ranks, as they state it; 0 if none has.
         done: The start and the step that were merged last.
     """
 
-    places: dict[Rank, Annotated[list[Place], Meta(min_length=1)]]
+    recorded: dict[Rank, Annotated[list[Recorded], Meta(min_length=1)]]
+    restarts: Restarts
     rank_size: Count
-    done: tuple[Count, Step]
+    done: Place
 
 
 @dataclass(frozen=True)
@@ -126,28 +130,35 @@ class Merging:
                 continue
             step, states = int(decoded.event.step), value.metric_states
             self._state.rank_size = max(states.rank_size, 1)
-            places = self._state.places.setdefault(rank, [])
-            start = places[-1].start if places else 0
-            if places and step < places[-1].step:
-                start += 1
+            recorded = self._state.recorded.setdefault(rank, [])
+            wall_time = decoded.wall_time
+            if recorded:
+                # A clock that was set back must not hide a restart.
+                wall_time = max(wall_time, recorded[-1].wall_time + _LEAST_SECS)
+                last = Reached(recorded[-1].step, recorded[-1].wall_time)
+                find_restart(self._state.restarts, last, Reached(step, wall_time))
             name = os.path.basename(decoded.path)
-            places.append(Place(start, step, name, decoded.offset, bool(states.final)))
+            recorded.append(Recorded(wall_time, step, name, decoded.offset, bool(states.final)))
 
     def points(self, files: Sequence[RecordFile]) -> Iterator[MergedPoint]:
         """Yields the points that can be merged now and could not before, by step."""
-        if not self._state.places or len(self._state.places) < self._state.rank_size:
+        if not self._state.recorded or len(self._state.recorded) < self._state.rank_size:
             return
         known = {os.path.basename(file.path): file for file in files}
-        limit = min(_horizon(places[-1]) for places in self._state.places.values())
-        wanted: set[tuple[int, int]] = set()
-        for places in self._state.places.values():
-            first, last = (_behind(places, point) for point in (self._state.done, limit))
-            wanted.update(place[:2] for place in places[first:last])
+        places = {rank: self._places(rank) for rank in sorted(self._state.recorded)}
+        limit = min(
+            _horizon(places[rank][-1], recorded[-1])
+            for rank, recorded in self._state.recorded.items()
+        )
+        wanted: set[Place] = set()
+        for of_rank in places.values():
+            first, last = (bisect.bisect_right(of_rank, at) for at in (self._state.done, limit))
+            wanted.update(of_rank[first:last])
         latest: dict[int, _Loaded] = {}
         try:
             for start, step in sorted(wanted):
                 try:
-                    point = self._merged(start, step, known, latest)
+                    point = self._merged((start, step), places, known, latest)
                 except (ArithmeticError, MemoryError) as error:
                     self._note(f"step {step}: {reason(error)}")
                     point = None
@@ -155,12 +166,19 @@ class Merging:
                 if point is not None:
                     yield point
         finally:
-            self._forget()
+            self._forget(places)
+
+    def _places(self, rank: int) -> list[Place]:
+        """Returns the start and step of each record of a rank, which ascend."""
+        recorded = self._state.recorded[rank]
+        starts = starts_at(self._state.restarts, [each.wall_time for each in recorded]).tolist()
+        places = zip(starts, (each.step for each in recorded), strict=True)
+        return list(itertools.accumulate(places, max))
 
     def _merged(
         self,
-        start: int,
-        step: int,
+        at: Place,
+        places: Mapping[int, list[Place]],
         files: Mapping[str, RecordFile],
         latest: dict[int, _Loaded],
     ) -> MergedPoint | None:
@@ -168,15 +186,15 @@ class Merging:
         total: dict[str, State] = {}
         lost: set[str] = set()
         origin: Record | None = None
-        for rank, places in sorted(self._state.places.items()):
-            reached = _behind(places, (start, step))
-            if not reached or places[reached - 1].start != start:
+        for rank, of_rank in places.items():
+            reached = bisect.bisect_right(of_rank, at)
+            if not reached or of_rank[reached - 1][0] != at[0]:
                 return None  # this rank has not begun
-            place = places[reached - 1]
+            recorded = self._state.recorded[rank][reached - 1]
             loaded = latest.get(rank)
-            if loaded is None or loaded.place != place:
+            if loaded is None or loaded.recorded != recorded:
                 latest.pop(rank, None)
-                loaded = self._load(place, files)
+                loaded = self._load(recorded, files)
                 if loaded is None:
                     return None
                 if loaded.size + sum(point.size for point in latest.values()) <= _KEPT_BYTES:
@@ -194,20 +212,20 @@ class Merging:
         if not encoded or origin is None:
             return None
         values = [Summary.Value.FromString(state) for state in encoded]
-        return MergedPoint(start, step, values, origin)
+        return MergedPoint(*at, values, origin)
 
-    def _load(self, place: Place, files: Mapping[str, RecordFile]) -> _Loaded | None:
-        if place.file not in files:
-            self._note(f"{place.file} is gone, with states of its rank")
+    def _load(self, recorded: Recorded, files: Mapping[str, RecordFile]) -> _Loaded | None:
+        if recorded.file not in files:
+            self._note(f"{recorded.file} is gone, with states of its rank")
             return None
         # Read for a second time: the problems of the file are reported already.
-        decoded = record_at(files[place.file], place.offset)
+        decoded = record_at(files[recorded.file], recorded.offset)
         if decoded is None:
             return None
         try:
-            return _Loaded(place, decoded, *_states(decoded))
+            return _Loaded(recorded, decoded, *_states(decoded))
         except (ValueError, ArithmeticError, MemoryError) as error:
-            self._note(f"{place.file}, offset {place.offset}: {reason(error)}")
+            self._note(f"{recorded.file}, offset {recorded.offset}: {reason(error)}")
             return None
 
     def _add(self, total: dict[str, State], states: Mapping[str, State]) -> None:
@@ -221,10 +239,11 @@ class Merging:
                 self._note(f"{key} differs from rank to rank. {error}")
             del total[key]
 
-    def _forget(self) -> None:
-        """Drops the places that no later point needs."""
-        for rank, places in self._state.places.items():
-            self._state.places[rank] = places[max(_behind(places, self._state.done) - 1, 0) :]
+    def _forget(self, places: Mapping[int, list[Place]]) -> None:
+        """Drops what no later point needs."""
+        for rank, of_rank in places.items():
+            merged = bisect.bisect_right(of_rank, self._state.done)
+            self._state.recorded[rank] = self._state.recorded[rank][max(merged - 1, 0) :]
 
     def _note(self, what: str) -> None:
         """Adds a note, one for each file or metric."""
@@ -234,14 +253,10 @@ class Merging:
             self._report.note(f"run {printable(self._run)}: metrics are not merged: {what}")
 
 
-def _behind(places: list[Place], point: tuple[int, float]) -> int:
-    """Returns the index of the first of the places, which ascend, behind a start and step."""
-    return bisect.bisect_right(places, point, key=operator.itemgetter(0, 1))
-
-
-def _horizon(place: Place) -> tuple[int, float]:
+def _horizon(place: Place, recorded: Recorded) -> tuple[int, float]:
     """Returns the last start and step up to which a rank has recorded all its states."""
-    return place.start, math.inf if place.final else place.step
+    start, step = place
+    return start, math.inf if recorded.final else step
 
 
 def _lost(decoded: Record) -> set[str]:

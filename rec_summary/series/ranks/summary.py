@@ -24,7 +24,15 @@ import numpy.typing as npt
 from msgspec import Struct, field
 
 from rec_summary.series.batch import SCALAR, Batch, Columns, by_tag
-from rec_summary.series.limits import Count, Rank, Seconds, Step
+from rec_summary.series.limits import Count, Rank
+from rec_summary.series.ranks.restarts import (
+    Place,
+    Reached,
+    Restarts,
+    find_restart,
+    place_of,
+    starts_at,
+)
 
 PREFIX: Final = "ranks/"
 LOSS: Final = "loss"
@@ -77,24 +85,6 @@ _ROW: Final = np.dtype(
     ]
 )
 _Rows = npt.NDArray[Any]
-Place = tuple[Count, Step]
-"""How often training had begun again before, and the step."""
-
-Restarts = list[tuple[Seconds, Seconds]]
-"""When training began again: the times of the last record before that and of the first one after
-it, ascending. All ranks begin again together, but not all need go back by a step."""
-
-
-class Reached(Struct):
-    """How far a rank is.
-
-    Attributes:
-        step: Its last step.
-        wall_time: When it recorded that, in seconds since the epoch.
-    """
-
-    step: Step
-    wall_time: Seconds
 
 
 class RankPoint(NamedTuple):
@@ -244,7 +234,7 @@ class Measure(Struct):
     def restart(self, restarts: Restarts) -> None:
         """Counts the restarts before each value again."""
         rows = self.waiting.rows().copy()
-        rows["start"] = _starts(restarts, rows["wall_time"])
+        rows["start"] = starts_at(restarts, rows["wall_time"])
         self.waiting.replace(rows[:0])
         self.waiting.extend(rows)
 
@@ -294,7 +284,7 @@ class Measure(Struct):
         newest = max(point.wall_time for point in reached.values())
         limits = []
         for rank, point in reached.items():
-            start, step = _place(restarts, point)
+            start, step = place_of(restarts, point)
             is_there = rank in self.last and self.last[rank].step == point.step
             limit = (start, step if is_there else step - 1)
             missing = bisect.bisect_right(places, limit)
@@ -377,7 +367,7 @@ class RankSummary(Struct):
             last = own.last.get(rank)
             if last is not None:
                 self._compare(rank, last, columns)
-            own.take(rank, _starts(self.restarts, columns.wall_times), columns)
+            own.take(rank, starts_at(self.restarts, columns.wall_times), columns)
             if name == LOSS:
                 self._derive(rank, last, columns)
         highest = max(span.last_step for span in spans.values())
@@ -410,23 +400,13 @@ class RankSummary(Struct):
     def _compare(self, rank: int, last: Reached, columns: Columns) -> None:
         """Compares the last value of a rank with its next ones: training may have begun again."""
         first = Reached(int(columns.steps[0]), float(columns.wall_times[0]))
-        start, _ = _place(self.restarts, first)
-        if _place(self.restarts, last) > (start, first.step):
-            self._add_restart(last.wall_time, first.wall_time)
+        if find_restart(self.restarts, last, first):
             for measure in self.measures.values():
                 measure.restart(self.restarts)
-            start, _ = _place(self.restarts, first)
-        if start > _place(self.restarts, last)[0]:
+        start, _ = place_of(self.restarts, first)
+        if start > place_of(self.restarts, last)[0]:
             for measure in self.measures.values():
                 measure.forget(rank, start, first.step)
-
-    def _add_restart(self, before: float, after: float) -> None:
-        """Takes a restart as one rank has seen it."""
-        same = [span for span in self.restarts if span[0] < after and before < span[1]]
-        for span in same:
-            self.restarts.remove(span)
-            before, after = max(before, span[0]), min(after, span[1])
-        bisect.insort(self.restarts, (before, after))
 
     def _choose(self, name: str, tag: tuple[int, str]) -> None:
         """Uses a tag for a measure, unless it has a better one."""
@@ -445,7 +425,7 @@ class RankSummary(Struct):
         if last is not None:
             steps = np.concatenate([[last.step], steps])
             walls = np.concatenate([[last.wall_time], walls])
-        starts = _starts(self.restarts, walls)
+        starts = starts_at(self.restarts, walls)
         durations, counts = np.diff(walls), np.diff(steps)
         # No step takes less than no time: the clock was set back.
         rising = np.flatnonzero((counts > 0) & (durations >= 0) & (np.diff(starts) == 0))
@@ -453,16 +433,6 @@ class RankSummary(Struct):
             seconds = durations[rising] / counts[rising]
             codes, ends = np.zeros(len(rising), np.int64), rising + 1
             own.take(rank, starts[ends], Columns(("",), codes, steps[ends], walls[ends], seconds))
-
-
-def _starts(restarts: Restarts, wall_times: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Returns how often training had begun again before each of these times."""
-    # In the middle: one rank may have ended long before the others, or begun before them.
-    return np.searchsorted([(before + after) / 2 for before, after in restarts], wall_times)
-
-
-def _place(restarts: Restarts, reached: Reached) -> Place:
-    return int(_starts(restarts, reached.wall_time)), reached.step
 
 
 @functools.lru_cache(1024)

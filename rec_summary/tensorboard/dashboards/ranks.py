@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
+from rec_summary.series.ranks.restarts import Reached
 from rec_summary.series.ranks.summary import (
     INPUT_STALL,
     LAGGING_SECS,
@@ -17,7 +18,6 @@ from rec_summary.series.ranks.summary import (
     PREFIX,
     STEP_TIME,
     History,
-    Reached,
 )
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.images import picture

@@ -27,7 +27,7 @@ class Cursor(ReadingState, kw_only=True):
         description: What is known of the run as a whole.
     """
 
-    format: Literal[3]
+    format: Literal[4]
     options: str
     targets: TargetNames
     outputs: dict[str, WriterState]

@@ -131,7 +131,7 @@ class RunExporter(RunReader):
         run = self._run
         if cursor is None:
             cursor = Cursor(
-                format=3,
+                format=4,
                 options=self._options.fingerprint(),
                 # One rank's values are the run's own; several get a sub-run each.
                 targets=TargetNames(is_parallel(run), {}),

@@ -14,15 +14,15 @@ from rec_summary.records.reading.runs import list_files
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.ranks.merging import Merging, MergingState
 from rec_summary.series.report import Report
-from tests.support.corpus import NAN, event, put, scalar, states
+from tests.support.corpus import NAN, START, event, put, scalar, states
 
 RMSE = "recommender/rmse/1h"
 
 
-def recorded(step, rank, size, final=False):
+def recorded(step, rank, size, final=False, at=None):
     value = states(step, rank, final=final)
     value.metric_states.rank_size = size
-    return event(step, value)
+    return event(step, value, at=at)
 
 
 def read(path):
@@ -36,68 +36,105 @@ def scalars(point):
     return {value.tag: value.scalar_value for value in point.values if value.tag}
 
 
+SECS = 1000  # between the first records of a training and those of the next one
+
+
 @st.composite
-def schedules(draw):
-    """Steps of each rank, which may be started again, and whether it has ended."""
-    ranks = []
-    for _ in range(draw(st.integers(1, 3))):
-        steps = draw(st.lists(st.integers(1, 9), min_size=1, max_size=6).map(sorted))
-        if draw(st.booleans()) and steps[-1] > 1:
-            again = draw(st.lists(st.integers(1, 9), min_size=1, max_size=6).map(sorted))
-            steps += [min(again[0], steps[-1] - 1), *again[1:]]
-        ranks.append((steps, draw(st.booleans())))
-    return ranks
+def trainings(draw):
+    """Returns the steps of each rank in each of the trainings of a run, and which have ended.
+
+    In each training, each rank records again when all have begun: else the times do not tell two
+    restarts from one.
+    """
+    size = draw(st.integers(1, 3))
+    steps = st.lists(st.integers(1, 9), min_size=2, max_size=6).map(sorted)
+    of_all = draw(st.lists(st.lists(steps, min_size=size, max_size=size), min_size=1, max_size=3))
+    return of_all, draw(st.lists(st.booleans(), min_size=size, max_size=size))
 
 
-def expected(ranks):
-    """Returns RMSE, size and last step of what is merged at each start and step."""
-    places = []
-    for steps, _ in ranks:
-        backs = (after < before for before, after in itertools.pairwise(steps))
-        starts = itertools.accumulate(backs, initial=0)
-        places.append(list(zip(starts, steps, strict=True)))
-    ends = [
-        (of_rank[-1][0], math.inf if final else of_rank[-1][1])
-        for of_rank, (_, final) in zip(places, ranks, strict=True)
+def expected(of_all, final):
+    """Returns the RMSE of what is merged at each start and step.
+
+    A training begins again for all ranks if one of them goes back.
+    """
+    begun = [True] + [
+        any(mine[0] < last[-1] for last, mine in zip(before, after, strict=True))
+        for before, after in itertools.pairwise(of_all)
     ]
+    starts = [sum(begun[: number + 1]) - 1 for number in range(len(of_all))]
     found = {}
-    for point in sorted({place for of_rank in places for place in of_rank}):
-        latest = [max((each for each in p if each <= point), default=(-1, 0)) for p in places]
-        if point <= min(ends) and all(start == point[0] for start, _ in latest):
-            squared = sum(20 + step + rank for rank, (_, step) in enumerate(latest))
-            rmse = math.sqrt(squared / (16 * len(ranks)))
-            found[point] = pytest.approx(rmse), max(step for _, step in latest)
+    for start in sorted(set(starts)):
+        ranks = [
+            [
+                step
+                for steps, own in zip(of_all, starts, strict=True)
+                if own == start
+                for step in steps[rank]
+            ]
+            for rank in range(len(final))
+        ]
+        is_last = start == starts[-1]
+        ends = [
+            math.inf if not is_last or has_ended else steps[-1]
+            for steps, has_ended in zip(ranks, final, strict=True)
+        ]
+        for step in sorted({step for steps in ranks for step in steps}):
+            latest = [max((each for each in steps if each <= step), default=0) for steps in ranks]
+            if step <= min(ends) and all(latest):
+                squared = sum(20 + step + rank for rank, step in enumerate(latest))
+                found[start, step] = pytest.approx(math.sqrt(squared / (16 * len(ranks))))
     return found
 
 
 @settings(max_examples=60)
-@given(ranks=schedules(), data=st.data())
-def test_each_point_is_the_sum_of_the_latest_states_of_all_ranks(ranks, data):
-    """As soon as all ranks have reached it, once, also if the state is stored between."""
+@given(run=trainings(), data=st.data())
+def test_each_point_is_the_sum_of_the_latest_states_of_all_ranks(run, data):
+    """As soon as all ranks have reached it, once, also if the state is stored between.
+
+    A rank that lost its last records at a restart does not go back; the others do.
+    """
+    of_all, final = run
+    ranks = range(len(final))
     with tempfile.TemporaryDirectory() as folder:
-        for rank, (steps, final) in enumerate(ranks):
-            last = len(steps) - 1
-            events = [
-                recorded(step, rank, len(ranks), final and n == last)
-                for n, step in enumerate(steps)
-            ]
+        for rank in ranks:
+            events = []
+            for number, steps in enumerate(of_all):
+                is_last = number == len(of_all) - 1
+                for place, step in enumerate(steps[rank]):
+                    at = START + SECS * number + place + rank / 4
+                    ends = is_last and final[rank] and place == len(steps[rank]) - 1
+                    events.append(recorded(step, rank, len(final), ends, at))
             put(Path(folder), *events, rank=rank)
         files, records = read(folder)
-        order = data.draw(
-            st.permutations([rank for rank, (steps, _) in enumerate(ranks) for _ in steps])
-        )
-        merging, state, found = None, MergingState({}, 0, (0, -1)), {}
-        for number, rank in enumerate(order, start=1):
-            merging = merging or Merging("run", Report(), state)
-            merging.take(rank, records[rank].pop(0))
-            if number == len(order) or data.draw(st.booleans()):
+        merging, state, found = None, MergingState({}, [], 0, (0, -1)), {}
+        for steps in of_all:
+            rest = [rank for rank in ranks for _ in steps[rank][1:]]
+            # That training began again is known when the ranks that go back have begun.
+            for number, rank in enumerate([*ranks, *data.draw(st.permutations(rest))], start=1):
+                merging = merging or Merging("run", Report(), state)
+                merging.take(rank, records[rank].pop(0))
+                is_last = number == len(final) + len(rest)
+                if number < len(final) or not (is_last or data.draw(st.booleans())):
+                    continue
                 for point in merging.points(files):
                     assert (point.start, point.step) not in found
-                    found[point.start, point.step] = scalars(point)[RMSE], point.origin.step
+                    found[point.start, point.step] = scalars(point)[RMSE]
                 assert list(merging.points(files)) == []
                 state, merging = convert(to_builtins(state), MergingState), None
     assert list(found) == sorted(found)
-    assert found == expected(ranks)
+    assert found == expected(of_all, final)
+
+
+def test_a_clock_that_is_set_back_hides_no_restart(tmp_path):
+    put(
+        tmp_path, *(recorded(step, 0, 1, at=START - when) for when, step in enumerate((5, 6, 5, 6)))
+    )
+    files, [records] = read(tmp_path)
+    merging = Merging("run", Report(), MergingState({}, [], 0, (0, -1)))
+    for record in records:
+        merging.take(0, record)
+    found = [(point.start, point.step) for point in merging.points(files)]
+    assert found == [(0, 5), (0, 6), (1, 5), (1, 6)]
 
 
 def test_a_metric_that_one_rank_has_lost_is_nan_and_one_that_it_does_not_have_is_left_out(
@@ -112,7 +149,7 @@ def test_a_metric_that_one_rank_has_lost_is_nan_and_one_that_it_does_not_have_is
         put(tmp_path, each, rank=rank)
     files, records = read(tmp_path)
     report = Report()
-    merging = Merging("run", report, MergingState({}, 0, (0, -1)))
+    merging = Merging("run", report, MergingState({}, [], 0, (0, -1)))
     for rank in (0, 1):
         merging.take(rank, *records[rank])
     [point] = merging.points(files)
@@ -144,7 +181,7 @@ def test_states_without_a_counterpart_make_no_point_and_are_noted_once(
         put(tmp_path, *(event(step, value) for step, value in enumerate(values, 5)), rank=rank)
     files, records = read(tmp_path)
     report = Report()
-    merging = Merging("run", report, MergingState({}, 0, (0, -1)))
+    merging = Merging("run", report, MergingState({}, [], 0, (0, -1)))
     for rank in (0, 1):
         for each in records[rank]:
             merging.take(rank, each)

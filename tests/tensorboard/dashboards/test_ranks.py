@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from rec_summary.series.ranks.summary import History, Reached
+from rec_summary.series.ranks.restarts import Reached
+from rec_summary.series.ranks.summary import History
 from rec_summary.tensorboard.dashboards.ranks import overview
 
 
