@@ -269,7 +269,7 @@ def test_what_is_written_now_is_read_before_a_large_tree(
     monkeypatch.setattr(run_index._Loader, "update", updated)
     index._read(math.inf)
     assert names[:2] == ["zzz_live", "old_19"]
-    assert sorted(names) == sorted(run.name for run in index.served())
+    assert set(names) == {run.name for run in index.served()}  # some twice: there is a time limit
 
 
 def _portions(index: RunIndex, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
