@@ -234,14 +234,17 @@ class Command:
             )
         except (OSError, ValueError) as error:
             return f"cannot be run: {error}"
-        with process:
-            try:
-                process.communicate(json.dumps(as_json(transition)).encode(), self._timeout)
-            except subprocess.TimeoutExpired:
-                # One that runs as another user, such as `sudo`, cannot be killed.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
+        try:
+            process.communicate(json.dumps(as_json(transition)).encode(), self._timeout)
+        except subprocess.TimeoutExpired:
+            late = f"took longer than {self._timeout:g} s"
+            with contextlib.suppress(ProcessLookupError):
+                try:
                     os.killpg(process.pid, signal.SIGKILL)
-                return f"took longer than {self._timeout:g} s and was killed"
+                except PermissionError:  # it runs as another user, such as `sudo`
+                    return f"{late} and cannot be killed; nobody waits for it any longer"
+            process.communicate()
+            return f"{late} and was killed"
         return None if process.returncode == 0 else f"ended with {process.returncode}"
 
 

@@ -172,9 +172,15 @@ class SummaryLandscape:
         return tags
 
     def clean_ckpt(self) -> None:
-        """Removes the checkpoints and the stored losses."""
-        for folder in (checkpoints.FOLDER, FOLDER):
-            shutil.rmtree(os.path.join(self._summary_dir, folder), ignore_errors=True)
+        """Removes the checkpoints and the stored losses; files that `compute` wrote stay."""
+        shutil.rmtree(os.path.join(self._summary_dir, checkpoints.FOLDER), ignore_errors=True)
+        stores = os.path.join(self._summary_dir, FOLDER)
+        with contextlib.suppress(OSError), os.scandir(stores) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.rmdir(stores)  # unless there are other files
 
 
 @dataclass(frozen=True)

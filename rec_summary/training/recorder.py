@@ -140,7 +140,7 @@ class Recorder:
         """Begins the next pair of files of a rank, and reports a failure."""
         try:
             self.start(rank)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             text = f"no record file can be created in {self.directory}: {error}"
             self._troubles.report("open", f"{text}; this training is not recorded")
             self._failed = True
@@ -150,11 +150,12 @@ class Recorder:
 
         Raises:
             OSError: The files cannot be created.
+            RuntimeError: The system has no room for another thread.
         """
         if self._writer is not None:
             return
         options = self._options
-        self._files = RunWriter(
+        files = RunWriter(
             self.directory,
             rank,
             options.rotation,
@@ -163,13 +164,18 @@ class Recorder:
             durability=options.durability,
             troubles=self._troubles,
         )
-        self._writer = BackgroundWriter(
-            self._files,
-            self._troubles,
-            flush_secs=options.flush_secs,
-            block_secs=options.durability.block_secs,
-            poll=self._poll,
-        )
+        try:
+            self._writer = BackgroundWriter(
+                files,
+                self._troubles,
+                flush_secs=options.flush_secs,
+                block_secs=options.durability.block_secs,
+                poll=self._poll,
+            )
+        except BaseException:
+            files.close()
+            raise
+        self._files = files
         if options.export_npy:
             self._exporter = NpyExporter(self.directory)
         # A custom loop may never close its recorder; its last records must not be lost.

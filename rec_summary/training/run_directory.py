@@ -44,7 +44,7 @@ WAYS: Final = (SIBLING, SAME, NEW)
 
 _LOCK_SECS: Final = 10.0
 _JOIN_SECS: Final = 600.0  # between the starts of two ranks of one training
-_MOST_BYTES: Final = 1 << 22
+_MOST_BYTES: Final = 1 << 26  # some 20,000 ranks
 
 _NETWORK: Final = ("network", "parameters")  # the settings that say what is trained
 _LONGEST_SHOWN: Final = 40

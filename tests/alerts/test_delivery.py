@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
 import json
 import math
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -126,8 +128,6 @@ def test_a_log_that_cannot_be_opened_is_a_mistake(tmp_path: Path) -> None:
 
 
 def _full(path: str, out: str) -> None:
-    import signal
-
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     reports: list[str] = []
     log = AlertLog(path, reports.append)
@@ -238,6 +238,31 @@ def test_a_command_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -> N
     assert "took longer than 0.5 s and was killed" in report
     eventually(lambda: os.read(reader, 1) == b"", despite=BlockingIOError)
     os.close(reader)
+
+
+def test_a_command_that_cannot_be_killed_does_not_hold_up_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of another user, such as `sudo`."""
+    groups = list[int]()
+
+    def refuse(group: int, number: int) -> None:
+        groups.append(group)
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    reports = list[str]()
+    command = Command(f"sh -c 'sleep 1000; touch {tmp_path}/end'", reports.append, timeout=0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "killpg", refuse)
+        run_for(command, began(), began(4))
+    try:
+        assert len(groups) == 2
+        [report] = reports
+        assert "took longer than 0.1 s and cannot be killed" in report
+    finally:
+        for group in groups:
+            os.killpg(group, signal.SIGKILL)
+            os.waitpid(group, 0)
 
 
 @pytest.mark.parametrize("text", ["", "no-such-program-here", "'unclosed"])

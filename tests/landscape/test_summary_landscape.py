@@ -357,6 +357,13 @@ def test_cleaning_removes_checkpoints_and_what_was_computed(tmp_path: Path) -> N
     assert len(load(tmp_path / "run").landscapes()) == 2
 
 
+def test_cleaning_leaves_the_files_that_were_written_for_others(tmp_path: Path) -> None:
+    compute(tmp_path / "run", replace(SEQUENTIAL, files=("npz",)))
+    SummaryLandscape(tmp_path / "run").clean_ckpt()
+    left = sorted((tmp_path / "run" / "landscape").iterdir())
+    assert [path.suffix for path in left] == [".npz", ".npz"]
+
+
 def test_the_hessian_has_the_eigenvalues_of_the_loss(tmp_path: Path) -> None:
     options = replace(SEQUENTIAL, hessian=True)
     found = compute(tmp_path / "run", options, train=False, result=False)

@@ -1,6 +1,7 @@
 """Step records keep every valid value; a recorder reports which records are written."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from rec_summary._pb import summary_pb2
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.failures import Troubles
+from rec_summary.records.writing.segment import is_open_here
 from rec_summary.training.recorder import Recorder, RecorderOptions, step_record
 from rec_summary.values.summary import HISTOGRAM, SCALAR, TENSOR, SummaryValue
 
@@ -36,6 +38,23 @@ def test_where_no_file_could_be_created_nothing_is_flushed(recorder, tmp_path):
     assert recorder.flush() is True
     recorder.close()
     assert recorder.flush() is True
+
+
+def test_where_no_thread_can_be_started_nothing_is_left_open(recorder, monkeypatch, tmp_path):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        recorder.open(0)
+    assert not recorder.is_open
+    assert not any(is_open_here(str(path)) for path in (tmp_path / "records").iterdir())
+    recorder.write_message(event(1))
+    assert recorder.flush() is False
+    recorder.open(0)
+    recorder.write_message(event(2))
+    assert recorder.flush() is True
+    recorder.close()
 
 
 def test_what_could_not_be_written_when_it_was_closed_is_not_flushed(recorder, monkeypatch):

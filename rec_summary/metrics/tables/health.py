@@ -15,8 +15,7 @@ from rec_summary.metrics.tables.ids import classify
 class TableHealth(State):
     """Touched rows and frequencies of one table; each batch is classified only once.
 
-    A mergeable state. 26 tables with 4,096 ids each cost the calling thread about 0.4 ms
-    (`tools/benchmarks/tables.py`).
+    A mergeable state.
 
     Attributes:
         touched: The touched rows.

@@ -115,18 +115,23 @@ def rank_bytes(directory: str, rank: int) -> int:
     """Returns the size of all record files of a rank, those included that were just replaced."""
     names = None
     while True:
-        sizes = {name: n for name, n in _sizes(directory, replaced=True) if name.rank == rank}
+        sizes = dict(_sizes(directory, rank, replaced=True))
         if sizes.keys() == names:
             return sum(sizes.values())
         names = sizes.keys()  # a file that is renamed at this moment may be missed, so look again
 
 
-def _sizes(directory: str, *, replaced: bool = False) -> Iterator[tuple[RecordName, int]]:
-    """Yields names and sizes of record files, with those that were just replaced or without."""
+def _sizes(
+    directory: str, rank: int | None = None, *, replaced: bool = False
+) -> Iterator[tuple[RecordName, int]]:
+    """Yields names and sizes of the record files of a rank, or of all ranks (None).
+
+    Those that were just replaced are left out, unless `replaced` is set.
+    """
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             name = parse_name(entry.name) or (replaced_name(entry.name) if replaced else None)
-            if name is not None:
+            if name is not None and rank in (None, name.rank):
                 with contextlib.suppress(OSError):
                     yield name, entry.stat(follow_symlinks=False).st_size
 
@@ -272,7 +277,7 @@ class Compactor:
         return len(sizes) > MOST_FILES or small > MOST_SMALL + 1  # one is being written
 
     def _files(self) -> list[tuple[RecordName, int]]:
-        return [file for file in _sizes(self._directory) if file[0].rank == self._rank]
+        return list(_sizes(self._directory, self._rank))
 
     def _start(self, own: Collection[int], nbytes: int) -> None:
         stamps = {name.stamp for name, _ in self._files() if name.stamp in own}

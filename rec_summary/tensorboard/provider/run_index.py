@@ -412,6 +412,7 @@ class RunIndex:
             outputs = self._shown[path] = self._loaders[path].outputs
             if self._x == SAMPLES and not outputs.totals.known:
                 raise ArgumentError(unknown_samples(run.name))
+            self.failures.pop(path, None)
         except Exception as error:  # noqa: BLE001 - other runs are shown all the same
             self._fail(path, error)
         return True

@@ -63,8 +63,12 @@ class ReplayBuffer:
         self._check_like(arrays)
         slots = self._slots(count)
         taken = np.flatnonzero(slots >= 0)
-        for column, array in zip(self._columns, arrays, strict=True):
+        for place, array in enumerate(arrays):
+            column = self._columns[place]
+            # Longer strings or larger numbers than in the first batch must not be cut.
+            column = column.astype(np.promote_types(column.dtype, array.dtype), copy=False)
             column[slots[taken]] = array[taken]
+            self._columns[place] = column
         self.seen += count
         self._changed = self._changed or bool(taken.size)
 

@@ -262,6 +262,26 @@ def test_clients_that_send_a_byte_now_and_then_are_given_up(
     server.close()
 
 
+def test_clients_that_no_thread_could_be_started_for_take_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", 0)
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if "process_request" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(prometheus._MOST_CLIENTS + 1):
+            with pytest.raises((OSError, http.client.HTTPException)):
+                scrape(server.address)
+    assert scrape(server.address)[("runs",)] == 0
+    server.close()
+
+
 def test_scrapes_during_rotation_and_compaction(served: tuple[Path, str]) -> None:
     source, url = served
     # Each record is a file of its own, and what is complete is made one file.

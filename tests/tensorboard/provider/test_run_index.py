@@ -219,6 +219,12 @@ def test_a_run_that_fails_does_not_hide_the_others(
     assert pages.get("runs") == ["good"]
     index.poll()
     assert [record.message.split(":")[0] for record in caplog.records] == ["rec_summary"]
+    assert len(index.failures) == 1
+    monkeypatch.undo()
+    write_segment(tmp_path / "bad", event(2, scalar("loss", 1)))
+    index.poll()
+    assert pages.get("runs") == ["bad", "good"]
+    assert not index.failures
 
 
 def test_nothing_is_written_and_nothing_is_drawn_before_it_is_asked_for(

@@ -55,6 +55,15 @@ def test_every_row_is_as_likely_as_any_other():
     assert abs(counts[:30].mean() - counts[30:].mean()) < 6
 
 
+def test_longer_strings_and_larger_numbers_than_in_the_first_batch_are_not_cut():
+    buffer = ReplayBuffer("first", 4)
+    buffer.add([np.array(["ab", "c"]), np.array([1, 2], np.int32)])
+    buffer.add([np.array(["longer", ""]), np.array([1 << 40, 3])])
+    _, names, numbers = buffer.take_changes().values()
+    assert names.tolist() == ["ab", "c", "longer", ""]
+    assert numbers.tolist() == [1, 2, 1 << 40, 3]
+
+
 def test_rows_are_copies_and_only_changes_are_given():
     buffer = ReplayBuffer("first", 4)
     batch = np.zeros((3, 2))
