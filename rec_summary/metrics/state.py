@@ -2,10 +2,11 @@
 
 A rank updates a state with batches. States of several ranks or windows are merged, stored as named
 arrays, and read by methods that change nothing. Merging is exact: the result does not depend on
-the order of merging or on how the stream is split. The only exception is `ScoreOrder` of more
-scores than fit, whose error has a bound. `RowNorms` is stored, and never merged. A restarted run
-therefore continues where it stopped, and every rank that merges the same states gets the same
-numbers.
+the order of merging or on how the stream is split. There are three exceptions. `ScoreOrder` of more
+scores than fit has an error, with a bound. The sample of `IdFrequency` depends on the split. The
+sums of `Decayed` windows of different lengths are rounded. `RowNorms` is stored, and never merged.
+A restarted run therefore continues where it stopped, and every rank that merges the same states
+gets the same numbers.
 """
 
 from __future__ import annotations
