@@ -105,7 +105,7 @@ def parting(one: Curve, other: Curve) -> Parting | None:
         return None
     steps, ours, theirs = steps[common], ours[common], theirs[common]
     differences = theirs - ours
-    rounding = _ROUNDING * np.maximum(abs(ours), abs(theirs))
+    rounding = _ROUNDING * abs(ours)
     differing = np.flatnonzero(abs(differences) > rounding)
     differences[abs(differences) <= rounding] = 0
     size = max(len(steps) // _WINDOWS, min(len(steps) // _FEWEST, _FEWEST), 1)

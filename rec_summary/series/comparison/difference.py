@@ -152,7 +152,7 @@ def _sections(run: Run, report: Report) -> dict[str, Facts]:
         "results": {
             name: value
             for name, value in results.items()
-            if name not in parameters and name not in _UNLIKE and not _TIMED.match(name)
+            if name not in parameters and name not in _UNLIKE
         },
     }
 

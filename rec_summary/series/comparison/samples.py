@@ -49,7 +49,7 @@ class Totals:
         self._batch_size = max(
             state.batch_size or train.hyper_parameters.batch_size or self._batch_size, 0
         )
-        if state.HasField("step") and state.step > 0 and state.samples > 0:
+        if state.step > 0 and state.samples > 0:
             index = bisect.bisect_left(self._steps, state.step)
             self._steps[index:] = [state.step]
             self._samples[index:] = [state.samples]

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from rec_summary._pb.lineage_pb2 import DatasetGraph, Operation, OperationParameter
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series.comparison.difference import Change, Difference, difference
+from rec_summary.series import step_buffer
+from rec_summary.series.comparison.difference import (
+    Change,
+    CurveChange,
+    Difference,
+    GraphChange,
+    difference,
+)
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.report import Report
 from tests.support.corpus import (
     custom,
     evaluation,
+    event,
     everything,
     finished,
     graph_event,
     losses,
     pipeline,
     put,
+    scalar,
     train,
 )
 from tests.support.corpus import lineage as lineage_event
@@ -53,6 +65,7 @@ def test_facts_are_in_sections(tmp_path: Path) -> None:
     put(tmp_path / "1", custom(0), pipeline(0, 64), *losses(range(1, 21)), finished(5, 20))
     described = train(optimizer="SGD", rate=0.5, status=2, step=20, mindspore_version="2.7.0")
     described.run_state.settings["collect_freq"] = "5"
+    described.hyper_parameters.batch_size = 128
     put(
         tmp_path / "2",
         pipeline(0, 128),
@@ -62,18 +75,75 @@ def test_facts_are_in_sections(tmp_path: Path) -> None:
     )
     found = compared(tmp_path)
     facts = {
-        section: {change.name: change.values for change in changes}
+        section: {change.name: change.values for change in changes if change.name != "nan"}
         for section, changes in found.facts.items()
     }
-    assert facts["parameters"]["optimizer"] == ("Adam", "SGD")
-    assert facts["parameters"]["learning_rate"] == (0.125, 0.5)
-    assert facts["parameters"]["dropout"][1] is None
-    assert facts["versions"]["mindspore_version"][1] == "2.7.0"
-    assert facts["settings"] == {"collect_freq": (None, "5")}
-    assert facts["results"]["auc"] == (None, 0.5)
-    assert {name for name in facts["data"] if name.endswith("batch_size")}
-    assert facts["data"]["valid_dataset_path"] == (None, "/data/valid")
-    assert "last_record" not in facts["results"]
+    assert facts == {
+        "versions": {"mindspore_version": (None, "2.7.0")},
+        "data": {
+            "batch_size": (64, 128),
+            "pipeline.BatchDataset.batch_size": ("64", "128"),
+            "valid_dataset_path": (None, "/data/valid"),
+            "valid_dataset_size": (None, 1 << 33),
+        },
+        "parameters": {
+            "optimizer": ("Adam", "SGD"),
+            "learning_rate": (0.125, 0.5),
+            "note": ("a|b `c` <i>x</i>\nnext", None),
+            "depth": (3, None),
+            "dropout": (0.25, None),
+            "opt.beta": (0.5, None),
+            "budget": (1 << 40, None),
+            "warm": (True, None),
+        },
+        "settings": {"collect_freq": (None, "5")},
+        "results": {
+            "samples": (1280, None),
+            "auc": (None, 0.5),
+            "best/auc": (None, 0.5),
+            "best_step/auc": (None, 20),
+        },
+    }
+
+
+def _pipeline(*names: str) -> DatasetGraph:
+    """Returns a pipeline of operations from the last one back to the source."""
+    graph = DatasetGraph(sampler=Operation(operationParam=_named("sampler_name", names[-1])))
+    for name in reversed(names[:-1]):
+        operation = Operation(operationParam=_named("tensor_op_name", f"{name}Op"))
+        graph = DatasetGraph(
+            parameter=_named("op_type", name), operations=[operation], children=[graph]
+        )
+    return graph
+
+
+def _named(key: str, name: str) -> OperationParameter:
+    return OperationParameter(mapStr={key: name} if name else {}, mapInt={"n": len(name)})
+
+
+def test_of_several_pipelines_the_last_one_of_the_lowest_rank_is_compared(tmp_path: Path) -> None:
+    first, last = (
+        lineage_event(at, dataset_graph=_pipeline(*names))
+        for at, names in ((0, ("Filter", "Random")), (1, ("Map", "Map", "", "Random")))
+    )
+    put(tmp_path / "1", first, last, *losses(range(1, 5)))
+    put(tmp_path / "1", first, *losses(range(1, 5)), rank=1)
+    put(tmp_path / "2", *losses(range(1, 5)))
+    data = {change.name: change.values for change in compared(tmp_path).facts["data"]}
+    operations = {"Map": 3, "Map_2": 3, "MapOp": 5, "MapOp_2": 5, "Op": 2, "unnamed": 0}
+    assert data == {
+        f"pipeline.{name}{key}": (value, None)
+        for name, length in {**operations, "Random": 6}.items()
+        for key, value in (("", True), (".n", str(length)))
+    }
+
+
+def test_the_lowest_rank_and_the_first_of_two_writers_are_compared(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        put(tmp_path / name, pipeline(0), graph_event(8), *losses(range(1, 41)))
+    put(tmp_path / "1", *losses(range(1, 41), salt=1), stamp=1)
+    put(tmp_path / "1", pipeline(0, 9), graph_event(9), *losses(range(1, 41), salt=2), rank=1)
+    assert compared(tmp_path).empty
 
 
 def test_operators_are_compared_by_name_without_their_numbers(tmp_path: Path) -> None:
@@ -114,9 +184,43 @@ def test_curves_part_and_others_are_only_there_once(tmp_path: Path) -> None:
     assert compared(tmp_path, Selection(ExportOptions(tags="loss", until=10))).curves == []
 
 
-def test_time_and_telemetry_are_not_compared(tmp_path: Path) -> None:
+def test_curves_that_part_come_first_and_those_without_a_common_step_last(tmp_path: Path) -> None:
+    for run, (name, shift) in enumerate((("1", 0.0), ("2", 0.5))):
+        events = [*losses(range(1, 101), tag="noise", salt=run), *losses([run], tag="apart")]
+        for tag, begun in (("late", 90), ("early", 50), ("same", 101)):
+            events += [event(n, scalar(tag, n >= begun and shift)) for n in range(1, 101)]
+        put(tmp_path / name, *events, *losses([1], tag=f"{name}/b"), *losses([1], tag=f"{name}/a"))
+    found = compared(tmp_path)
+    assert [change.tag for change in found.curves] == ["early", "late", "noise", "apart"]
+    parted = [change.parting and change.parting.parts_at for change in found.curves]
+    assert parted == [50, 90, None, None]
+    assert found.same_curves == 1
+    assert found.only == (["1/a", "1/b"], ["2/a", "2/b"])
+
+
+def test_the_last_value_of_a_step_that_comes_in_parts_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_buffer, "_HELD_VALUES", 1)
+    put(tmp_path / "1", *(event(1, scalar("loss", number)) for number in (5, 6, 7)))
+    put(tmp_path / "2", event(1, scalar("loss", 7)))
+    assert compared(tmp_path).curves == []
+
+
+def test_one_difference_of_any_kind_is_one() -> None:
+    assert Difference({}, None, []).empty
+    assert not Difference({"data": [Change("batch_size", (1, 2))]}, None, []).empty
+    assert not Difference({}, GraphChange((1, 2), {}, {"ReLU": 1}), []).empty
+    assert not Difference({}, None, [CurveChange("loss", None)]).empty
+    assert not Difference({}, None, [], only=([], ["loss"])).empty
+
+
+@pytest.mark.parametrize(
+    "tag", ["rec_summary/bytes", "recommender/host/memory", "recommender/throughput/steps"]
+)
+def test_time_and_telemetry_are_not_compared(tmp_path: Path, tag: str) -> None:
     for name in ("1", "2"):
-        own = losses(range(1, 5), tag="rec_summary/bytes", salt=int(name))
+        own = losses(range(1, 5), tag=tag, salt=int(name))
         put(tmp_path / name, *losses(range(1, 5)), *own)
     assert compared(tmp_path).empty
 

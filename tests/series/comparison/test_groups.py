@@ -23,6 +23,14 @@ def test_runs_that_differ_in_nothing_but_the_seed_form_a_group() -> None:
 
 def test_several_hyper_parameters_may_differ() -> None:
     assert grouped(RUNS, "seed, learning_rate") == {"all": ["a1", "a2", "b1", "other"]}
+    assert grouped(RUNS, "group,seed") == {
+        "learning_rate=0.1": ["a1", "a2"],
+        "learning_rate=0.2": ["b1"],
+    }
+    assert grouped({"a": {"seed": 1, "lr": 1}, "b": {"seed": 1}}, "seed") == {
+        "lr=1": ["a"],
+        "lr=none": ["b"],
+    }
 
 
 def test_values_that_read_alike_are_two_groups() -> None:
@@ -35,6 +43,8 @@ def test_values_that_read_alike_are_two_groups() -> None:
         "lr='none'": ["e"],
         "lr=None": ["f"],
     }
+    two = {run: runs[run] for run in "ab"}
+    assert grouped(two, "seed") == {"lr=1": ["a"], "lr='1'": ["b"]}
 
 
 def test_runs_state_their_group() -> None:
@@ -65,6 +75,9 @@ def test_a_band_has_mean_and_spread_of_those_that_have_values() -> None:
     assert found.least.tolist() == [1, 2, 3, 4, 5]
     assert found.greatest.tolist() == [1, 4, 5, 6, 5]
     np.testing.assert_array_equal(found.std, [np.nan, 2**0.5, 2**0.5, 2**0.5, np.nan])
+    assert band(curves, 3).places.tolist() == [0, 2, 4]
+    below = band([Curve(places, -values) for places, values in curves])
+    assert below.greatest.tolist() == [-1, -2, -3, -4, -5]
 
 
 def test_a_band_without_values_is_empty() -> None:
