@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format import wire
 from rec_summary.records.format.bounds import UNDECODABLE
-from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, SUMMARY, Series
+from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, Series
 from rec_summary.series.blocks.histograms import convert
 from rec_summary.series.limits import LONGEST_TAG, MOST_PIXELS
 from rec_summary.values.summary import encode_event, encode_scalar
@@ -64,11 +64,11 @@ def decode(payload: bytes) -> DecodedRecord | None:
     except UNDECODABLE:
         return None
     step, wall_time = event.step, event.wall_time
-    if event.WhichOneof("what") != SUMMARY or not event.IsInitialized():
+    if not event.IsInitialized():
         return None
     if not 0 < step < MOST_STEPS or not math.isfinite(wall_time):
         return None
-    values = event.summary.value
+    values = event.summary.value  # none if it is no summary
     series, scalars = [], []
     for value in values:
         kind, tag = value.WhichOneof("value"), value.tag

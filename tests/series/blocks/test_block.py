@@ -150,7 +150,8 @@ def test_what_was_written_before_a_time_is_not_selected() -> None:
         event(n, scalar("a" if n % 3 else "b", n), at=at).SerializeToString()
         for n, at in times.items()
     ]
-    scanned = scan(b"".join(map(frame, payloads)), 0, 0)
+    framed = [*map(frame, payloads)]
+    scanned = scan(b"".join(framed), 0, 0)
     assert scanned is not None
     expected = [n for n, at in times.items() if at >= START + 3]
     selection = Selection(ExportOptions(since=Since(wall_time=START + 3)))
@@ -158,6 +159,7 @@ def test_what_was_written_before_a_time_is_not_selected() -> None:
     assert len(block) == block.count == len(expected)
     assert block.steps.tolist() == block.scalars().steps.tolist() == expected
     assert [record.step for record in block.records()] == expected
+    assert block.offsets.tolist() == [sum(map(len, framed[: n - 1])) for n in expected]
     part = block.part(2, 9).select(Selection(ExportOptions(until=expected[6])))
     assert part.scalars().values.tolist() == expected[2:7]
     assert block.frames() is None
@@ -172,6 +174,10 @@ def test_most_records_of_a_training_are_taken_in_blocks() -> None:
     assert block.known.all()
     assert block.steps[:3].tolist() == [1, 2, 3]
     assert block.end(0) == 2999
+    assert block.block("file", 0, 2999).frames() is not None
+    unframed = scan(content, 0, 0, frames=False)
+    assert unframed is not None
+    assert unframed.block("file", 0, 2999).frames() is None
     series, rows, codes, numbers = block.table
     assert series == (("scalar_value", "loss"), ("histogram", "w"))
     assert np.flatnonzero(codes).tolist() == [1000]

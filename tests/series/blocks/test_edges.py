@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 import tracemalloc
@@ -18,6 +19,7 @@ from rec_summary.series.blocks.block import Block
 from rec_summary.series.blocks.decoding import decode, encode_events
 from rec_summary.series.blocks.histograms import convert
 from rec_summary.series.blocks.scan import _starts, scan, scan_files
+from rec_summary.series.limits import LONGEST_TAG
 from rec_summary.tensorboard.event_files import export as tensorboard
 from rec_summary.tensorboard.event_files import run_exporter as module
 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -68,6 +70,27 @@ def test_summaries_without_values_and_without_a_time() -> None:
         payloads[place] = recorded(place + 1)
         payloads[place + 3] = bytes(event(place + 4, *values, at=0.0).SerializeToString())
     both([framed(payloads)])
+
+
+@pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
+def test_records_that_a_block_cannot_hold(more: tuple[Any, ...]) -> None:
+    payloads = [recorded(n, scalar("a", n), *more) for n in range(1, 60)]
+    payloads[9] = recorded(10, scalar("x" * LONGEST_TAG, 1.0), *more)
+    odd = {
+        20: recorded(21),
+        23: recorded(24, scalar("a", 1.0), scalar("a", 2.0), *more),
+        26: recorded(27, scalar("x" * (LONGEST_TAG + 1), 1.0), *more),
+        29: recorded(30, scalar("a", 1.0), Summary.Value(tag="b"), *more),
+        32: recorded(0, scalar("a", 1.0), *more),
+    }
+    for place, payload in odd.items():
+        payloads[place] = payload
+    both([framed(payloads)])
+    scanned = scan(framed(payloads), 0, 0, frames=False)
+    assert scanned is not None
+    assert np.flatnonzero(~scanned.known).tolist() == [*odd]
+    assert scanned.end(0) == 20
+    assert scanned.end(22) == 23
 
 
 @pytest.mark.parametrize("numbers", [[-1.0, 1.0], [0.0, 5.0], [-5.0, 0.0]])
@@ -214,6 +237,24 @@ def test_a_step_that_two_files_share_is_no_repeated_one() -> None:
         assert block is not None
         assert block.known.all()
         assert (block.bounds[0], block.bounds[-1]) == (0, len(file))
+
+
+def test_files_that_are_scanned_together_have_the_records_of_each() -> None:
+    payloads = [recorded(n, scalar("a", n)) for n in range(1, 121)]
+    payloads[70] = b"no event"
+    files = [framed(payloads[first : first + 40]) for first in (0, 40, 80)]
+    for file, together in zip(files, scan_files(files), strict=True):
+        alone = scan(file, 0, 0, frames=False)
+        assert alone is not None
+        assert together is not None
+        assert together.known.tolist() == alone.known.tolist()
+        found, expected = (
+            [(record.offset, record.end_offset, record.event) for record in block.records()]
+            for block in (together.block("file", 0, 30), alone.block("file", 0, 30))
+        )
+        assert found == expected
+        bounds = alone.bounds.tolist()
+        assert [each[:2] for each in found] == list(itertools.pairwise(bounds[:31]))
 
 
 def test_a_series_under_another_tag_is_not_looked_for_again_and_again(
