@@ -137,7 +137,7 @@ class Table(Struct, dict=True):
     most = _LEAST_COLUMNS  # not annotated: it is not stored
 
     def __post_init__(self) -> None:
-        if self.width < 1 or self.width > _FARTHEST or len(self.packed) % _ROW.itemsize:
+        if self.width < 1 or self.width > _FARTHEST:
             raise ValueError("a table of ranks with another form")
         rows = np.frombuffer(self.packed, _ROW)
         sound = (rows["start"] >= 0) & (rows["rank"] >= 0) & (rows["count"] > 0)
@@ -185,7 +185,7 @@ class Table(Struct, dict=True):
 
     def _join(self, rows: _Rows) -> _Rows:
         start, column = self.columns(rows)
-        rows = rows[np.lexsort((rows["step"], rows["rank"], column, start))]
+        rows = rows[np.lexsort((rows["rank"], column, start))]
         begins = _begins(rows, (*self.columns(rows), rows["rank"]))
         if len(begins) == len(rows):
             return rows
@@ -250,8 +250,6 @@ class Measure(Struct):
         """Yields what of the measure can be summarised now and could not before."""
         rows = self.waiting.rows()
         begins = _begins(rows, self.waiting.columns(rows))
-        if not len(begins):
-            return
         steps = np.maximum.reduceat(rows["step"], begins)
         places = list(zip(rows["start"][begins].tolist(), steps.tolist(), strict=True))
         walls = np.maximum.reduceat(rows["wall_time"], begins).tolist()
@@ -447,7 +445,8 @@ def _measure_of(tag: str) -> tuple[str, int]:
 
 def _can_be_kept(rows: _Rows) -> npt.NDArray[np.bool_]:
     """Returns which rows have a step and a time that numbers can be added to."""
-    can_be_kept: npt.NDArray[np.bool_] = np.abs(rows["step"]) <= _FARTHEST
+    step = rows["step"]  # the least one has no absolute value
+    can_be_kept: npt.NDArray[np.bool_] = (step >= -_FARTHEST) & (step <= _FARTHEST)
     can_be_kept &= np.abs(rows["wall_time"]) < _LATEST
     return can_be_kept
 

@@ -99,7 +99,7 @@ def test_a_shift_within_the_noise_of_single_values_parts_curves_where_it_begins(
 
 def test_a_difference_that_grows_slowly_is_found() -> None:
     for begun, width in ((800, 4000), (200, 20_000)):
-        theirs = noisy(1) + np.where(STEPS > begun, (STEPS - begun) / width, 0)
+        theirs = noisy(1) + np.where(begun < STEPS, (STEPS - begun) / width, 0)
         found = parting(Curve(STEPS, noisy(0)), Curve(STEPS, theirs))
         assert found is not None
         assert found.parts_at is not None

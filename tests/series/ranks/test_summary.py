@@ -7,13 +7,15 @@ import pytest
 from msgspec import ValidationError, convert, to_builtins
 
 from rec_summary.series.batch import Record
+from rec_summary.series.blocks.scan import scan
 from rec_summary.series.ranks.summary import (
+    _ROW,
     MEASURES,
     STATISTICS,
     RankSummary,
     Table,
 )
-from tests.support.corpus import START, event, scalar
+from tests.support.corpus import START, event, framed, histo, scalar
 from tests.support.many_ranks import SECS, SLOW, STALL, events, value
 
 TAGS = {"loss": "loss", "input_stall": STALL, "gradient_norm": "gradients/norm"}
@@ -22,6 +24,12 @@ TAGS = {"loss": "loss", "input_stall": STALL, "gradient_norm": "gradients/norm"}
 def give(summary, rank, messages):
     for message in messages:
         summary.take(rank, Record("file", 0, 10, message.wall_time, message))
+
+
+def give_at_once(summary, rank, messages):
+    """Gives records as one block, as where a file is read for the first time."""
+    records = scan(b"".join(map(framed, messages)), 0, 0, frames=False)
+    summary.take(rank, records.block("file", 0, len(messages)))
 
 
 def points(summary, expected=2):
@@ -67,7 +75,107 @@ def test_all_values_of_256_ranks_at_each_step():
     assert {values["ranks/input_stall/max_rank"] for values in found.values()} == {SLOW}
     times = [values.get("ranks/step_time/median") for values in found.values()]
     assert times == [None, *[SECS] * 4]
+    assert summary.count == len(steps)
     assert points(summary) == {}  # each step once
+
+
+def test_values_of_a_block_are_summarised_as_those_of_single_records():
+    """Also where training began again, and far more steps than of many ranks."""
+    found = []
+    for giving in (give, give_at_once):
+        summary = RankSummary()
+        for rank in (0, 1):
+            giving(summary, rank, events(rank, range(1, 1201)))
+            giving(summary, rank, events(rank, range(1151, 1301), after=100))
+        summary.count = 0
+        found.append((points(summary), summary.restarts, summary.count))
+    assert found[0] == found[1]
+    assert found[0][2] == 1300
+
+
+def test_a_point_has_the_time_at_which_the_last_rank_recorded_it():
+    summary = RankSummary()
+    for rank in (0, 1):
+        give(summary, rank, events(rank, range(1, 4), after=rank))
+    assert [point.wall_time for point in summary.points()] == [
+        START + step * SECS + 1 for step in range(1, 4)
+    ]
+
+
+def test_points_of_measures_that_are_recorded_in_turn_are_in_order():
+    summary = RankSummary()
+    for rank in (0, 1):
+        tags = ("loss", STALL, "loss")
+        give(summary, rank, [event(n, scalar(tag, 1)) for n, tag in enumerate(tags, start=1)])
+    assert [step for _, step in points(summary)] == [1, 2, 3]
+
+
+def test_a_measure_may_come_in_a_later_record_of_its_step():
+    summary = RankSummary()
+    give(summary, 0, events(0, range(1, 6)))
+    give(summary, 1, [*events(1, range(1, 5)), event(5, scalar("x", 1))])
+    assert max(points(summary)) == (0, 4)
+    give(summary, 1, events(1, [5]))
+    assert points(summary)[0, 5]["ranks/loss/count"] == 2
+
+
+def test_a_step_that_is_recorded_twice_is_no_restart():
+    summary = RankSummary()
+    for rank in (0, 1):
+        for step, after in ((1, 0), (2, 0), (2, SECS), (3, SECS)):
+            give(summary, rank, events(rank, [step], after=after))
+    found = points(summary)
+    assert summary.restarts == []
+    assert [values.get("ranks/step_time/max") for values in found.values()] == [None, SECS, SECS]
+
+
+def test_only_scalars_are_measures():
+    summary = RankSummary()
+    for rank in (0, 1):
+        give(summary, rank, [event(1, histo("loss", [1, 2]))])
+        give(summary, rank, [event(1, scalar("train/loss", 1), histo("loss", [1, 2]))])
+    assert points(summary)[0, 1]["ranks/loss/max"] == 1
+
+
+def test_a_better_tag_that_comes_later_repeats_no_step():
+    summary = RankSummary()
+    for tag, steps, expected in (("train/loss", (1, 2, 3), (1, 2, 3)), ("loss", (3, 4), (4,))):
+        for rank in (0, 1):
+            give(summary, rank, [event(step, scalar(tag, rank)) for step in steps])
+        assert [step for _, step in points(summary)] == [*expected]
+
+
+def test_of_equal_ranks_the_lowest_has_the_maximum():
+    summary = RankSummary()
+    for rank in (1, 2, 0):
+        give(summary, rank, [event(1, scalar("loss", min(rank, 1)))])
+    assert points(summary)[0, 1]["ranks/loss/max_rank"] == 1
+
+
+def test_the_history_has_means_of_at_most_96_columns_also_across_a_restart():
+    summary = RankSummary()
+    seldom = [n for n in range(102, 201, 4) if n != 154]
+    for rank, after in ((0, range(102, 201)), (1, [*seldom, 200])):
+        give(summary, rank, [event(n, scalar("loss", n)) for n in range(1, 152)])
+        times = ((n, START + 100 + n / 4) for n in after)
+        give(summary, rank, [event(n, scalar("loss", n), at=at) for n, at in times])
+    assert len(points(summary)) == 200
+    [history] = [each for each in summary.histories() if each.measure == "loss"]
+    assert history.steps.tolist() == [*range(3, 200, 4), 200]
+    assert history.wall_time == START + 150
+    columns = [range(max(n, 1), min(n + 4, 201)) for n in range(0, 201, 4)]
+    assert history.values[0].tolist() == [np.mean(column) for column in columns]
+    assert np.argwhere(history.missing).tolist() == [[1, 38]]  # from step 152 on
+    assert np.argwhere(np.isnan(history.values)).tolist() == [[1, 38]]
+
+
+def test_pictures_are_due_when_there_is_a_fifth_more_or_at_the_end():
+    summary = RankSummary()
+    due = []
+    for count, final in ((0, True), (10, False), (10, True), (11, False), (12, False), (13, True)):
+        summary.count = count
+        due.append(summary.is_due(final=final))
+    assert due == [False, True, False, False, True, True]
 
 
 @pytest.mark.parametrize("saves", [False, True])
@@ -124,6 +232,8 @@ def test_a_rank_that_lags_is_waited_for_a_minute_and_for_three_records():
     for rank, steps in ((0, (1, 2, 3)), (1, (1,))):
         give(slow, rank, [event(step, scalar("loss", 1), at=START + 600 * step) for step in steps])
     assert max(points(slow)) == (0, 1)
+    give(slow, 0, [event(4, scalar("loss", 1), at=START + 2400)])
+    assert max(points(slow)) == (0, 4)
 
 
 def test_nothing_is_summarised_before_all_expected_ranks_have_begun():
@@ -133,12 +243,16 @@ def test_nothing_is_summarised_before_all_expected_ranks_have_begun():
     assert points(summary, expected=4) == {}
     give(summary, 3, events(3, range(1, 5)))
     assert len(points(summary, expected=4)) == 4
+    waiting = RankSummary()
+    for rank in (0, 1):
+        give(waiting, rank, events(rank, [1, 241][: rank + 1]))  # a minute
+    assert len(points(waiting, expected=4)) == 1
 
 
 def test_one_rank_alone_is_no_summary():
     summary = RankSummary()
     give(summary, 0, events(0, range(1, 50)))
-    assert points(summary) == {}
+    assert points(summary) == points(summary, expected=1) == {}
     assert summary.histories() == []
 
 
@@ -181,15 +295,34 @@ def test_the_history_has_the_values_that_a_restart_records_again(is_live):
     assert history.values.tolist() == [[1.0] * 30 + [2.0] * 30] * 2
 
 
-def test_ranks_that_do_not_go_back_at_a_restart_do_not_hold_up_the_others():
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_ranks_that_do_not_go_back_at_a_restart_do_not_hold_up_the_others(order):
     summary = RankSummary()
-    give(summary, 0, events(0, range(1, 51)))
-    give(summary, 0, events(0, range(31, 81), after=100))
-    give(summary, 1, events(1, range(1, 31)))  # it lost the rest
-    give(summary, 1, events(1, range(31, 81), after=100))
-    give(summary, 2, events(2, range(31, 81), after=100))  # it is new
+    before = {0: range(1, 51), 1: range(1, 31), 2: range(0)}  # 1 lost the rest, 2 is new
+    for rank in order:
+        give(summary, rank, events(rank, before[rank]))
+        give(summary, rank, events(rank, range(31, 81), after=100))
     found = points(summary)
+    assert max(step for start, step in found if not start) == 30
     assert [found[1, step]["ranks/loss/count"] for step in (31, 80)] == [3, 3]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (2, 0, 1)])
+def test_each_restart_is_known_once_from_whatever_ranks_have_seen_of_it(order):
+    summary = RankSummary()
+    before = {0: range(1, 41), 1: range(1, 241), 2: range(0)}  # 0 ended early, 2 is new
+    for rank in order:
+        give(summary, rank, events(rank, before[rank]))
+        give(summary, rank, events(rank, range(31, 61), after=100))
+        give(summary, rank, events(rank, range(41, 71), after=200))
+    found = points(summary)
+    assert summary.restarts == [
+        (START + 240 * SECS, START + 31 * SECS + 100),
+        (START + 60 * SECS + 100, START + 41 * SECS + 200),
+    ]
+    assert [found[2, step]["ranks/loss/count"] for step in (41, 70)] == [3, 3]
+    times = {values.get("ranks/step_time/max") for values in found.values()}
+    assert times == {None, SECS}
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
@@ -287,6 +420,8 @@ def test_memory_is_bounded(monkeypatch):
     for rank in range(12):
         give(summary, rank, [event(step, scalar("loss", step)) for step in range(1, 4000, 8)])
         sizes.append(summary.nbytes)
+        parts = [part for each in summary.measures.values() for part in each.waiting._parts]
+        assert summary.nbytes == sum(part.nbytes for part in parts)
     assert max(sizes) < 512 * 40 * 2 * 4
     found = points(summary)
     assert found
@@ -296,28 +431,48 @@ def test_memory_is_bounded(monkeypatch):
     [_, history] = summary.histories()
     assert history.values.shape[0] == 12
     assert history.values.shape[1] == len(found)
+    assert summary.nbytes > history.values.nbytes
 
 
-def test_joined_steps_have_the_mean_of_each_rank(monkeypatch):
+@pytest.mark.parametrize("width", [2, 4])
+def test_joined_steps_have_the_mean_of_each_rank(monkeypatch, width):
     monkeypatch.setattr("rec_summary.series.ranks.summary._LEAST_COLUMNS", 16)
     monkeypatch.setattr("rec_summary.series.ranks.summary._MOST_VALUES", 32)
-    summary = RankSummary()
+    summary, steps = RankSummary(), range(16 * width)
     for rank in (0, 1, 2):
-        give(summary, rank, [event(step, scalar("loss", step + rank)) for step in range(64)])
-    found = points(summary)
-    assert len(found) == 16
-    means = [values["ranks/loss/median"] for values in found.values()]
-    assert means == [np.mean(range(first, first + 4)) + 1 for first in range(0, 64, 4)]
-    assert [step for _, step in found] == list(range(3, 64, 4))
+        give(summary, rank, [event(step, scalar("loss", step + rank)) for step in steps])
+    found = [point for point in summary.points() if len(point.values) > 5 or not point.step]
+    means = [point.values["ranks/loss/median"] for point in found]
+    firsts = steps[::width]
+    assert means == [np.mean(range(first, first + width)) + 1 for first in firsts]
+    lasts = [first + width - 1 for first in firsts]
+    assert [point.step for point in found] == lasts
+    assert [point.wall_time for point in found] == [START + step / 4 for step in lasts]
+    for rank in (0, 1, 2):  # nothing waits any more
+        give(summary, rank, [event(len(steps) + n, scalar("loss", 1)) for n in (0, 1)])
+    assert [step for _, step in points(summary)] == [len(steps), len(steps) + 1]
 
 
 @pytest.mark.parametrize(
-    "rows",
-    [b"short", bytes(40), (b"\xff" * 40), b"\0" * 16 + b"\1" + b"\0" * 15 + b"\xff" * 8],
+    "wrong",
+    [
+        *({"start": -1}, {"rank": -1}, {"count": 0}, {"step": -(1 << 63)}, {"wall_time": 1e300}),
+        *({"width": 0}, {"width": 1 << 63}, {"width": (1 << 62) + 1}, {"rows": b"short"}),
+    ],
 )
-def test_a_state_with_impossible_numbers_is_refused(rows):
-    with pytest.raises((ValidationError, ValueError)):
-        convert(to_builtins({"width": 1, "rows": rows}), Table)
+def test_a_state_with_impossible_numbers_is_refused(wrong):
+    row = np.zeros(1, _ROW)
+    row["count"] = 1
+    state = {"width": 1, "rows": row.tobytes()}
+    assert convert(to_builtins(state), Table).rows() == row
+    for name, number in wrong.items():
+        if name in state:
+            state[name] = number
+        else:
+            row[name] = number
+            state["rows"] = row.tobytes()
+    with pytest.raises(ValidationError):
+        convert(to_builtins(state), Table)
 
 
 def test_a_state_of_a_measure_that_is_not_known_is_refused():
