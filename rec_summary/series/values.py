@@ -183,7 +183,7 @@ class History:
         self._restarts: dict[str, tuple[int, list[_Place]]] = {}  # by path, with its number
         writers = Writers([], {})
         files: dict[tuple[int, int], list[RecordFile]] = {}  # by rank and number of the writer
-        highest: dict[tuple[int, int], int] = {}
+        latest: dict[tuple[int, int], int] = {}
         restarted = set()
         for rank, file in _summary_files(run):
             writer = None
@@ -193,9 +193,9 @@ class History:
                         continue
                     writer, steps = writers.of(file, batch), batch.steps
                     key = (rank, writer.number)
-                    if steps[0] < highest.get(key, steps[0]):
+                    if steps[0] < latest.get(key, steps[0]):
                         restarted.add(key)
-                    highest[key] = max(highest.get(key, steps[-1]), steps[-1])
+                    latest[key] = steps[-1]
                     # A landscape has step 0, and is computed after the training.
                     self.last_steps[key] = int(steps[-1]) or self.last_steps.get(key, 0)
             if writer is None:  # it has no values
@@ -219,17 +219,10 @@ class History:
         """
         if all(writer.number == 1 for writer, _ in self.files):
             return [(self._run, self)]
-        numbers: dict[Any, int] = {}
-        for writer, files in self.files:
-            for file in files:
-                numbers[file] = numbers[_pair(file)] = writer.number
+        numbers = {_pair(file): writer.number for writer, files in self.files for file in files}
         parts = []
-        for number in sorted({1, *numbers.values()}):
-            chosen = [
-                file
-                for file in self._run.files
-                if numbers.get(file, numbers.get(_pair(file), 1)) == number
-            ]
+        for number in sorted(set(numbers.values())):
+            chosen = [file for file in self._run.files if numbers.get(_pair(file), 1) == number]
             name = Writer(0, number, 0.0).name(self._run.name)
             history = copy.copy(self)
             history.files = [file for file in self.files if file[0].number == number]
