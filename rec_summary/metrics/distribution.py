@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings, mix
-from rec_summary.metrics.state import MOST_WEIGHT, State, Stored, on_weight_grid, register
+from rec_summary.metrics.state import MOST_WEIGHT, State, Stored, on_weight_grid
 
 SMOOTHING: Final = 0.5
 _FEW: Final = 16  # edges
@@ -23,7 +23,6 @@ _LEAST_COUNT: Final = 5  # of a category in a reference; of fewer, chance decide
 Counts = npt.NDArray[np.float64]
 
 
-@register
 class Distribution(State):
     """Weights of values in bins; a mergeable state.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +16,6 @@ import numpy.typing as npt
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.distribution import (
-    SMOOTHING,
     Distribution,
     categories_of,
     edges_of,
@@ -26,7 +24,7 @@ from rec_summary.metrics.distribution import (
     psi_by_chance,
 )
 from rec_summary.metrics.hashing import hash_strings
-from rec_summary.metrics.state import Array, Arrays, State, Stored, check_same, nested, register
+from rec_summary.metrics.state import Array, Arrays, State, Stored, check_same, nested
 
 LABEL: Final = "label"
 _BUCKETS: Final = 256
@@ -35,30 +33,6 @@ _BINS: Final = 10
 Columns = Mapping[str, npt.ArrayLike]
 
 
-@dataclass(frozen=True)
-class DriftReport:
-    """The drift of one column.
-
-    Attributes:
-        count: The weight of the values in the window.
-        psi: The population stability index, smoothed by one half.
-        psi_by_chance: The mean index of samples of these sizes without any drift.
-        jensen_shannon: The divergence in bits, 0 to 1.
-        missing_share: The share of NaN in the window.
-        rate: The share of positive labels in the window; NaN unless the column is the label.
-        reference_rate: The same in the reference.
-    """
-
-    count: float
-    psi: float
-    psi_by_chance: float
-    jensen_shannon: float
-    missing_share: float
-    rate: float
-    reference_rate: float
-
-
-@register
 class Drift(State):
     """The distributions of columns in a window and in a reference; a mergeable state.
 
@@ -88,26 +62,25 @@ class Drift(State):
             if name in columns:
                 distribution.add(columns[name], weights)
 
-    def report(self, smoothing: float = SMOOTHING) -> dict[str, DriftReport]:
-        """Returns the drift of each column.
+    def report(self) -> dict[str, float]:
+        """Returns the drift of each column by tag.
 
-        Args:
-            smoothing: See `distribution.psi`.
+        A number without data is NaN, and a share of missing values that is 0. The rates are the
+        shares of positive labels. See the functions of `distribution` for the distances.
         """
-        reports = {}
+        numbers = {}
         for name, window in self.window.items():
             then, now = self.reference[name].sample(), window.sample()
             values, missing = float(window.counts[:-1].sum()), float(window.counts[-1])
-            reports[name] = DriftReport(
-                count=values,
-                psi=psi(then, now, smoothing),
-                psi_by_chance=psi_by_chance(then, now),
-                jensen_shannon=jensen_shannon(then, now),
-                missing_share=missing / (values + missing) if values + missing else math.nan,
-                rate=_rate(now) if name == LABEL else math.nan,
-                reference_rate=_rate(then) if name == LABEL else math.nan,
-            )
-        return reports
+            numbers[f"drift/psi/{name}"] = psi(then, now)
+            numbers[f"drift/psi_by_chance/{name}"] = psi_by_chance(then, now)
+            numbers[f"drift/js/{name}"] = jensen_shannon(then, now)
+            share = missing / (values + missing) if missing else math.nan
+            numbers[f"drift/missing_share/{name}"] = share
+            if name == LABEL:
+                numbers["drift/label_rate"] = _rate(now)
+                numbers["drift/reference_label_rate"] = _rate(then)
+        return numbers
 
     def check_mergeable(self, other: State) -> None:
         """Checks that `other` has the same reference.
@@ -168,7 +141,6 @@ def reference_from_arrays(arrays: Arrays) -> dict[str, Distribution]:
     }
 
 
-@register
 class ReferenceBuilder(State):
     """Builds the reference from the first examples; a state, so that a restarted run goes on.
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import Array, Floats, Scalable, Stored, register
+from rec_summary.metrics.state import Array, Floats, Scalable, Stored
 
 _LOWEST = -1074  # the exponent of the smallest float64 above zero
 _HUGE = 960  # an exponent above which `units_of` takes Python's integers
@@ -60,7 +60,6 @@ def units_of_whole(number: int) -> int:
     return number << -_LOWEST
 
 
-@register
 class ExactSum(Scalable):
     """The exact sum of finite float64 numbers, as a mergeable state."""
 

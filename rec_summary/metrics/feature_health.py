@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.metrics.hashing import hash_strings
-from rec_summary.metrics.state import State, register
+from rec_summary.metrics.state import State
 
 
-@register
 class FeatureCounts(State):
     """Numbers of values of a feature; a mergeable state.
 

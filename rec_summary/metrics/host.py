@@ -5,26 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-from dataclasses import dataclass
 from typing import Any
-
-
-@dataclass(frozen=True)
-class HostUsage:
-    """The resources that the process uses.
-
-    Attributes:
-        rss_bytes: Resident memory.
-        memory_share: Resident memory divided by the memory of the machine.
-        cores: Processor seconds per second since the previous measurement; 1.0 is one core. NaN at
-            the first measurement.
-        cpu_share: `cores` divided by the number of cores of the machine.
-    """
-
-    rss_bytes: int
-    memory_share: float
-    cores: float
-    cpu_share: float
 
 
 class HostMeter:
@@ -38,15 +19,24 @@ class HostMeter:
             self._psutil = importlib.import_module("psutil")
             self._process = self._psutil.Process()
 
-    def read(self) -> HostUsage | None:
-        """Returns the usage since the previous call; None if psutil is missing or fails."""
+    def report(self) -> dict[str, float]:
+        """Returns the usage since the previous call by tag; nothing if psutil is missing or fails.
+
+        Cores are processor seconds per second, NaN at the first call. The shares are those of the
+        machine's memory and of its cores.
+        """
         if self._psutil is None:
-            return None
+            return {}
         try:
             rss = int(self._process.memory_info().rss)
             cores = float(self._process.cpu_percent()) / 100
             memory = int(self._psutil.virtual_memory().total)
         except (self._psutil.Error, OSError):
-            return None
+            return {}
         cores, self._is_first = math.nan if self._is_first else cores, False
-        return HostUsage(rss, rss / memory, cores, cores / (self._psutil.cpu_count() or 1))
+        return {
+            "host/rss_bytes": rss,
+            "host/memory_share": rss / memory,
+            "host/cores": cores,
+            "host/cpu_share": cores / (self._psutil.cpu_count() or 1),
+        }

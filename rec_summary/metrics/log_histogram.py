@@ -6,16 +6,18 @@ The bins are those of DDSketch (Masson, Rim and Lee, 2019), between fixed bounds
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import Array, State, Stored, register
+from rec_summary.metrics.state import Array, State, Stored
+from rec_summary.metrics.tags import quantile_tags
+
+_QUANTILES: Final = (0.5, 0.9, 0.99)
 
 
-@register
 class LogHistogram(State):
     """Counts of positive numbers; a mergeable state.
 
@@ -88,6 +90,10 @@ class LogHistogram(State):
         upper = math.log(self.low) + place * self._log_step
         value = math.exp(upper) * (1 - self.accuracy)
         return min(max(value, self.least), self.largest)
+
+    def report(self, name: str) -> dict[str, float]:
+        """Returns some quantiles by tag, as `quantile_tags` of this name."""
+        return quantile_tags(name, _QUANTILES, map(self.quantile, _QUANTILES))
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, the counts and the extremes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.metrics import slice_report, tags
-from rec_summary.metrics.drift import LABEL, Drift
+from rec_summary.metrics.drift import Drift
 from rec_summary.metrics.feature_health import FeatureCounts
 from rec_summary.metrics.lists import list_quality
 from rec_summary.metrics.lists.choices import ChoiceQuality
@@ -34,7 +34,6 @@ from rec_summary.metrics.tables.cardinality import TouchedRows
 from rec_summary.metrics.tables.growth import IdTurnover, RowAges, hashed_ids
 from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import QUANTILES, RowNorms
-from rec_summary.metrics.throughput import QUANTILES as TIME_QUANTILES
 from rec_summary.metrics.throughput import Throughput
 
 _MOST_BUCKETS: Final = 64
@@ -72,10 +71,10 @@ class MetricValues:
         """Adds a number if it is finite and not 0."""
         self.put(name, number or math.nan)
 
-    def put_quantiles(self, name: str, shares: Iterable[float], numbers: Iterable[float]) -> None:
-        """Adds quantiles, one for each share."""
-        for share, number in zip(shares, numbers, strict=True):
-            self.put(f"{name}/p{round(100 * share)}", number)
+    def put_all(self, numbers: Mapping[str, float], start: str = "") -> None:
+        """Adds the finite ones of some numbers; `start` is the beginning of their names."""
+        for name, number in numbers.items():
+            self.put(start + name, number)
 
     def add(self, task: str, values: MetricValues) -> None:
         """Adds the values of a task; the tags of a named one have its name."""
@@ -147,11 +146,7 @@ def read_rows(
         norms: The state of the sampled rows.
         touched: Which of the rows were ever looked up; None if that is not known.
     """
-    start, report = f"table/{table}/", norms.report(touched)
-    values.put_quantiles(f"{start}row_norm", QUANTILES, report.norms)
-    values.put(f"{start}dead_share", report.dead_share)
-    values.put_some(f"{start}not_finite_share", report.not_finite_share)
-    values.put(f"{start}relative_change", report.relative_change)
+    values.put_all(norms.report(touched), f"table/{table}/")
 
 
 def _read_ratings(values: MetricValues, window: str, state: RatingErrors, detail: Detail) -> None:
@@ -336,7 +331,8 @@ def _read_turnover(
 
 
 def _read_ages(values: MetricValues, table: str, state: RowAges, detail: Detail) -> None:
-    values.put_quantiles(f"table/{table}/row_age", QUANTILES, state.quantiles(QUANTILES))
+    ages = tags.quantile_tags("row_age", QUANTILES, state.quantiles(QUANTILES))
+    values.put_all(ages, f"table/{table}/")
 
 
 def _read_feature(values: MetricValues, name: str, state: FeatureCounts, detail: Detail) -> None:
@@ -351,33 +347,17 @@ def _read_cardinality(values: MetricValues, name: str, state: TouchedRows, detai
 
 
 def _read_throughput(values: MetricValues, _name: str, state: Throughput, detail: Detail) -> None:
-    report = state.report(TIME_QUANTILES)
-    values.put("throughput/steps_per_second", report.steps_per_second)
-    values.put("throughput/samples_per_second", report.samples_per_second)
-    values.put("throughput/input_stall_share", report.stall_share)
-    values.put_quantiles("throughput/step_seconds", TIME_QUANTILES, report.step_seconds)
-    values.put_quantiles("freshness/lag_seconds", TIME_QUANTILES, report.lag_seconds)
-    # float32 holds an age, and not seconds since 1970, which it rounds to 128.
-    values.put("freshness/watermark_age", report.watermark_age)
-    values.put("freshness/future_share", report.future_share)
-    values.put_some("freshness/undated", report.undated)
+    values.put_all(state.report())
 
 
 def _read_label_delay(
     values: MetricValues, _name: str, state: LogHistogram, detail: Detail
 ) -> None:
-    values.put_quantiles("label_delay/seconds", TIME_QUANTILES, map(state.quantile, TIME_QUANTILES))
+    values.put_all(state.report("label_delay/seconds"))
 
 
 def _read_drift(values: MetricValues, _name: str, state: Drift, detail: Detail) -> None:
-    for column, report in state.report().items():
-        values.put(f"drift/psi/{column}", report.psi)
-        values.put(f"drift/psi_by_chance/{column}", report.psi_by_chance)
-        values.put(f"drift/js/{column}", report.jensen_shannon)
-        values.put_some(f"drift/missing_share/{column}", report.missing_share)
-        if column == LABEL:
-            values.put("drift/label_rate", report.rate)
-            values.put("drift/reference_label_rate", report.reference_rate)
+    values.put_all(state.report())
 
 
 _READERS: Final[

@@ -28,6 +28,9 @@ Arrays = Mapping[str, Array]
 Floats = npt.NDArray[np.float64]
 
 
+_kinds: dict[str, type[State]] = {}  # by the names of the classes
+
+
 class State:
     """A mergeable state, described by the names of its attributes.
 
@@ -40,6 +43,12 @@ class State:
     _settings: ClassVar[tuple[str, ...]] = ()
     _sums: ClassVar[tuple[str, ...]] = ()
     _parts: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, *, is_base: bool = False) -> None:
+        """Lets `restore` find the class by its name, unless it is only a base of others."""
+        super().__init_subclass__()
+        if not is_base:
+            _kinds[cls.__name__] = cls
 
     def merge(self, other: Self) -> None:
         """Adds the contents of `other` in place; exact, commutative and associative.
@@ -190,7 +199,7 @@ def count_part(state: Any, part: Any) -> None:
         state.count(part)
 
 
-class Scalable(State):
+class Scalable(State, is_base=True):
     """A state that is a sum over examples, so that the weight of every example can be scaled."""
 
     def scale(self, factor: float) -> None:
@@ -200,7 +209,6 @@ class Scalable(State):
 
 
 StateT = TypeVar("StateT", bound=State)
-StateClass = TypeVar("StateClass", bound=type[State])
 
 MOST_WEIGHT: Final = 2.0**20
 """The largest weight of an example."""
@@ -208,32 +216,17 @@ MOST_WEIGHT: Final = 2.0**20
 _WEIGHT_UNIT: Final = 2.0**-20
 _DEEPEST: Final = 32  # dots in the name of an array; a state within states has a few
 
-_kinds: dict[str, type[State]] = {}
-
-
-def register(cls: StateClass) -> StateClass:
-    """Registers a class of states by its name, so that `restore` finds it."""
-    _kinds[cls.__name__] = cls
-    return cls
-
 
 def kind_of(state: State) -> str:
-    """Returns the name under which the class of `state` is registered.
-
-    Raises:
-        ValueError: It is not registered.
-    """
-    name = type(state).__name__
-    if _kinds.get(name) is not type(state):
-        raise ValueError(three_part("The class of a state", name, "one marked with `register`"))
-    return name
+    """Returns the name of the class of a state, for `restore`."""
+    return type(state).__name__
 
 
 def restore(kind: str, arrays: Arrays) -> State:
-    """Returns a state of the registered class `kind` from its arrays.
+    """Returns a state of a kind from its arrays.
 
     Raises:
-        ValueError: There is no such class, or the arrays do not fit it.
+        ValueError: There is no such kind, or the arrays do not fit it.
     """
     depth = max((name.count(".") for name in arrays), default=0)
     if depth > _DEEPEST:  # it would recurse as deep

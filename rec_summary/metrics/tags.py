@@ -132,6 +132,14 @@ def group_with(metric: str) -> str:
     return USERS if metric in JUDGING[USERS] else QUALITY
 
 
+def quantile_tags(name: str, shares: Iterable[float], numbers: Iterable[float]) -> dict[str, float]:
+    """Returns quantiles by tag, behind `PREFIX`; there is one for each share."""
+    return {
+        f"{name}/p{round(100 * share)}": number
+        for share, number in zip(shares, numbers, strict=True)
+    }
+
+
 def named_tasks(tags: Iterable[str]) -> list[str]:
     """Returns the named tasks of which there are tags of metrics, sorted."""
     names = {match["task"] for match in map(_TASK_TAG.match, tags) if match}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,48 +11,14 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.log_histogram import LogHistogram
-from rec_summary.metrics.state import Array, State, Stored, nested, register
+from rec_summary.metrics.state import Array, State, Stored, nested
 
 _NANO: Final = 1_000_000_000
 # Bounds of the quantiles, in seconds: a microsecond to a day, a millisecond to thirty years.
 _STEP_BOUNDS: Final = (1e-6, 1e5)
 LAG_BOUNDS: Final = (1e-3, 1e9)
 
-QUANTILES: Final = (0.5, 0.9, 0.99)
 
-
-@dataclass(frozen=True)
-class ThroughputReport:
-    """The numbers of a `Throughput`. A number without data is NaN.
-
-    Attributes:
-        steps: The number of steps.
-        samples: The number of examples.
-        steps_per_second: Steps divided by their time, waiting included. For merged processes, which
-            run in parallel, it is the mean over the processes.
-        samples_per_second: The same for examples.
-        step_seconds: Quantiles of the time of a step, waiting included, relative error 1 %.
-        stall_share: The share of the time that was spent waiting for data.
-        lag_seconds: Quantiles of the time from event to training, relative error 1 %.
-        future_share: The share of events with a time after their training, because clocks differ.
-            In the quantiles such an event counts as the most negative lag.
-        undated: The number of examples without an event time.
-        watermark_age: The time from the latest event to the latest step with an event, in seconds.
-    """
-
-    steps: int
-    samples: int
-    steps_per_second: float
-    samples_per_second: float
-    step_seconds: tuple[float, ...]
-    stall_share: float
-    lag_seconds: tuple[float, ...]
-    future_share: float
-    undated: int
-    watermark_age: float
-
-
-@register
 class Throughput(State):
     """Sums and histograms of steps and event times; a mergeable state."""
 
@@ -107,25 +72,26 @@ class Throughput(State):
             self._last_event = max(self._last_event, float(dated.max()))
             self._now = max(self._now, now)
 
-    def report(self, quantiles: Sequence[float] = QUANTILES) -> ThroughputReport:
-        """Returns the numbers of the state.
+    def report(self) -> dict[str, float]:
+        """Returns the numbers of the state by tag. A number without data is NaN.
 
-        Args:
-            quantiles: The quantiles of step time and lag to return, as shares of 0 to 1.
+        Rates of merged processes, which run in parallel, are means over the processes. Times of
+        steps, and their rates, include waiting. An event after its training, because clocks differ,
+        counts as the most negative lag in the quantiles; their relative error is 1 %.
         """
-        steps, dated, seconds = self._steps.count, self._lags.count, self._nanoseconds / _NANO
-        return ThroughputReport(
-            steps=steps,
-            samples=self._samples,
-            steps_per_second=_ratio(steps, seconds),
-            samples_per_second=_ratio(self._samples, seconds),
-            step_seconds=tuple(self._steps.quantile(share) for share in quantiles),
-            stall_share=_ratio(self._waited, self._nanoseconds),
-            lag_seconds=tuple(self._lags.quantile(share) for share in quantiles),
-            future_share=_ratio(self._future, dated),
-            undated=self._undated,
-            watermark_age=self._now - self._last_event if math.isfinite(self._now) else math.nan,
-        )
+        seconds = self._nanoseconds / _NANO
+        return {
+            "throughput/steps_per_second": _ratio(self._steps.count, seconds),
+            "throughput/samples_per_second": _ratio(self._samples, seconds),
+            "throughput/input_stall_share": _ratio(self._waited, self._nanoseconds),
+            **self._steps.report("throughput/step_seconds"),
+            **self._lags.report("freshness/lag_seconds"),
+            # From the latest event to the latest step with one: float32 holds an age, and not
+            # seconds since 1970, which it rounds to 128.
+            "freshness/watermark_age": self._now - self._last_event,
+            "freshness/future_share": _ratio(self._future, self._lags.count),
+            "freshness/undated": self._undated or math.nan,
+        }
 
     def arrays(self) -> dict[str, Array]:
         """Returns both histograms, the sums, the first and last event time, and the latest step."""

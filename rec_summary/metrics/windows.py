@@ -27,7 +27,6 @@ from rec_summary.metrics.state import (
     join,
     kind_of,
     nested,
-    register,
     restore,
     split,
     to_array,
@@ -52,7 +51,7 @@ class PreparedBatch(Protocol):
         """Returns what ``count`` takes, of some of the examples."""
 
 
-class Window(State, Generic[StateT]):
+class Window(State, Generic[StateT], is_base=True):
     """A state that keeps one state for each of the newest buckets of the stream.
 
     Attributes:
@@ -63,7 +62,6 @@ class Window(State, Generic[StateT]):
     _parts = ("_empty",)
 
     def __init__(self, empty: StateT, size: int, count: int) -> None:
-        kind_of(empty)
         self._empty = empty.copy()
         self._bucket_size = size
         self._bucket_count = count
@@ -217,7 +215,6 @@ def count_together(windows: Collection[Window[Any]], batch: PreparedBatch) -> No
             window._take(size, part)
 
 
-@register
 class Lifetime(Window[StateT]):
     """All examples since the beginning."""
 
@@ -225,7 +222,7 @@ class Lifetime(Window[StateT]):
         """Starts empty.
 
         Args:
-            empty: An empty state of a registered class; copies of it are filled.
+            empty: An empty state; copies of it are filled.
         """
         super().__init__(empty, 1 << 62, 1)
 
@@ -234,7 +231,6 @@ class Lifetime(Window[StateT]):
         return ()
 
 
-@register
 class LastExamples(Window[StateT]):
     """The last examples, in buckets of equal size.
 
@@ -249,7 +245,7 @@ class LastExamples(Window[StateT]):
         """Starts empty.
 
         Args:
-            empty: An empty state of a registered class; each bucket is a copy of it.
+            empty: An empty state; each bucket is a copy of it.
             examples: The number of examples; rounded up to a multiple of `buckets`.
             buckets: The number of buckets.
 
@@ -295,7 +291,6 @@ class LastExamples(Window[StateT]):
         self._waiting = [part for part in self._waiting if part[0] >= oldest]
 
 
-@register
 class Decayed(Window[StateT]):
     """All examples, each with half the weight whenever `half_life` more have been seen.
 
@@ -316,7 +311,7 @@ class Decayed(Window[StateT]):
         """Starts empty.
 
         Args:
-            empty: An empty state of a registered class that has ``scale``.
+            empty: An empty state that has ``scale``.
             half_life: In examples of this rank, at least 64. A batch is cut at every 64th of it,
                 so a half-life much shorter than a batch is slow.
 
@@ -392,7 +387,6 @@ class Decayed(Window[StateT]):
             del self._open[start]
 
 
-@register
 class CoarselyDecayed(Decayed[StateT]):
     """A `Decayed` with steps of the weight of 9 %, for slices: scaling them takes long."""
 

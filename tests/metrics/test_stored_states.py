@@ -57,9 +57,8 @@ def test_restored_states_have_the_values_of_their_arrays():
     assert states["user scores"].gauc().value == 1
     assert states["ranked lists"].sampled().too_long == 1
     assert (states["choices"].top(1).recall, states["choices"].log_loss()) == (0.75, 0.5)
-    assert states["throughput"].report().stall_share == 0.4
-    assert states["row norms"].report().norms[0] == 0
+    assert states["throughput"].report()["throughput/input_stall_share"] == 0.4
+    assert states["row norms"].report()["row_norm/p0"] == 0
     assert states["last examples"].total().clicks == 8
-    drift = states["drift"].report()
-    assert drift["label"].missing_share == 0.4
-    assert drift["country"].count == 7
+    assert states["drift"].report()["drift/missing_share/label"] == 0.4
+    assert states["drift"].window["country"].counts[:-1].sum() == 7

@@ -275,11 +275,6 @@ def test_windows_of_windows():
 
 
 def test_mistakes_are_reported():
-    class Unknown:
-        pass
-
-    with pytest.raises(ValueError, match="marked with `register`"):
-        Lifetime(Unknown())
     with pytest.raises(TypeError, match="can be scaled"):
         Decayed(Lifetime(LogLoss()), 100)
     with pytest.raises(ValueError, match="half_life is invalid"):

@@ -24,7 +24,6 @@ from rec_summary.metrics.state import (
     Scalable,
     Stored,
     on_weight_grid,
-    register,
 )
 
 MOST_K = 1000
@@ -84,7 +83,6 @@ class TopChoices(NamedTuple):
     mrr: float
 
 
-@register
 class ChoiceQuality(Scalable):
     """The ranks of true candidates; a mergeable state.
 

@@ -21,7 +21,7 @@ from rec_summary.metrics.lists.choices import check_places
 from rec_summary.metrics.quality.clicks import column, integer_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import starts_of
-from rec_summary.metrics.state import Array, Floats, Stored, register, to_array
+from rec_summary.metrics.state import Array, Floats, Stored, to_array
 
 _ALL = 1 << 64  # a limit above every hash
 _LARGEST = 1e150  # of a score and of a label
@@ -71,7 +71,6 @@ class SampledLists(NamedTuple):
     too_long: int
 
 
-@register
 class RankedLists(HashSample):
     """The scores and labels of the lists of a sample; a mergeable state.
 

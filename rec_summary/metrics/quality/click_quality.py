@@ -11,7 +11,7 @@ from rec_summary.errors import three_part
 from rec_summary.metrics.quality.clicks import Clicks, Labels, clean
 from rec_summary.metrics.quality.log_loss import LogLoss, LossSums, loss_sums
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
-from rec_summary.metrics.state import Array, Floats, Scalable, Stored, register
+from rec_summary.metrics.state import Array, Floats, Scalable, Stored
 
 _CELLS: Final = 2  # of the order, for each bin
 _RATE: Final = "negative_rate"
@@ -66,7 +66,6 @@ class QualityBatch(NamedTuple):
         return list(map(QualitySums, sums, orders))
 
 
-@register
 class ClickQuality(Scalable):
     """A `LogLoss` and a `ScoreOrder` of the same examples; a mergeable state.
 

@@ -42,7 +42,6 @@ from rec_summary.metrics.state import (
     Array,
     Floats,
     Stored,
-    register,
     to_array,
 )
 
@@ -100,7 +99,6 @@ class UserBatch(NamedTuple):
         return UserBatch(self.users[at], self.codes[at], self.weights[:, at])
 
 
-@register
 class UserScores(HashSample):
     """The weights of clicks and non-clicks by user and cell of the score, for a sample of users.
 

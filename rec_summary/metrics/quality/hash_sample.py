@@ -17,7 +17,7 @@ from rec_summary.metrics.hashing import Hashes
 from rec_summary.metrics.state import State
 
 
-class HashSample(State):
+class HashSample(State, is_base=True):
     """A sample of rows; a subclass brings them together in `_compact`.
 
     Rows are a named tuple of arrays, the first of which has the hash of the group of each row. The

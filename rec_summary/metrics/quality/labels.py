@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rec_summary.metrics.quality.clicks import Labels
-from rec_summary.metrics.state import State, register
+from rec_summary.metrics.state import State
 
 
 class LabelBatch(NamedTuple):
@@ -31,7 +31,6 @@ class LabelBatch(NamedTuple):
         return int(np.count_nonzero(self.masked[at])), int(np.count_nonzero(self.missing[at]))
 
 
-@register
 class LabelCounts(State):
     """Examples that a task leaves out before it judges predictions; a mergeable state.
 

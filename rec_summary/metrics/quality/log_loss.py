@@ -11,7 +11,7 @@ import numpy as np
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum, units_of, units_of_whole
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, Labels, clean
-from rec_summary.metrics.state import Floats, Scalable, Stored, register
+from rec_summary.metrics.state import Floats, Scalable, Stored
 
 
 class LossSums(NamedTuple):
@@ -57,7 +57,6 @@ def loss_sums(
     return list(map(LossSums, *sums))
 
 
-@register
 class LogLoss(Scalable):
     """Sums of the log loss, the weights, the clicks and the scores; exact in any order and split.
 

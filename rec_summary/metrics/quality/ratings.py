@@ -10,12 +10,11 @@ import numpy as np
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import column
-from rec_summary.metrics.state import MOST_WEIGHT, Scalable, Stored, register
+from rec_summary.metrics.state import MOST_WEIGHT, Scalable, Stored
 
 _LARGEST = 1e150  # the square of a larger number overflows float64
 
 
-@register
 class RatingErrors(Scalable):
     """Sums of prediction minus rating, absolute and squared; each exact in any order and split.
 

@@ -44,7 +44,6 @@ from rec_summary.metrics.state import (
     Scalable,
     Stored,
     on_weight_grid,
-    register,
     to_array,
 )
 
@@ -124,7 +123,6 @@ class ScoredCells(NamedTuple):
     positives: Floats
 
 
-@register
 class ScoreOrder(Scalable):
     """The weights of clicks and non-clicks by cell of the score; a mergeable state.
 

@@ -29,7 +29,6 @@ from rec_summary.metrics.state import (
     count_part,
     kind_of,
     nested,
-    register,
     restore,
     to_array,
 )
@@ -136,7 +135,6 @@ def _split(batch: Any, at: Places, starts: list[int]) -> list[Any]:
     return [batch.cut(places) for places in np.split(at, starts[1:])]
 
 
-@register
 class SliceState(Scalable):
     """The states of several metrics of a slice; a mergeable state.
 
@@ -151,7 +149,7 @@ class SliceState(Scalable):
     _parts = ("states",)
 
     def __init__(self, metrics: Sequence[str], states: Mapping[str, State]) -> None:
-        """Starts with empty states of registered classes."""
+        """Starts with empty states."""
         self.metrics, self.groups = tuple(metrics), tuple(states)
         self.kinds = tuple(map(kind_of, states.values()))
         self.states = dict(states)
@@ -171,7 +169,6 @@ class SliceState(Scalable):
         return cls(metrics, dict(zip(groups, states, strict=True)))
 
 
-@register
 class Slices(Scalable):
     """States by slice; a mergeable state.
 
@@ -189,14 +186,13 @@ class Slices(Scalable):
         """Starts empty.
 
         Args:
-            empty: An empty state of a registered class; each slice has a copy of it.
+            empty: An empty state; each slice has a copy of it.
             most: As the attribute.
             shown: As the attribute.
 
         Raises:
             TypeError, ValueError: An argument is anything else.
         """
-        kind_of(empty)
         self.most = check_int("most", most, 1, 4096)
         self.shown = check_int("shown", shown, 0)
         self.closed = False

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Array, State, Stored, optional_array, register, to_array
+from rec_summary.metrics.state import Array, State, Stored, optional_array, to_array
 from rec_summary.metrics.tables.ids import classify
 
 
@@ -54,7 +54,6 @@ class TouchedOptions:
         return self.size is not None and self.size <= self.exact_rows
 
 
-@register
 class TouchedRows(State):
     """The set of rows that were touched, exact or as a sketch; a mergeable state.
 

@@ -8,7 +8,6 @@ ids and of ids out of range are always exact.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Array, State, Stored, optional_array, register
+from rec_summary.metrics.state import Array, State, Stored, optional_array
 from rec_summary.metrics.tables import count_min
 from rec_summary.metrics.tables.ids import TableIds, classify
 
@@ -102,46 +101,12 @@ class TopIds:
     high: npt.NDArray[np.float64]
 
 
-class _Sampler:
-    """Draws one of `one_in` ids, with replacement, the same ones in each run.
-
-    The ids are drawn at random, because every n-th id of a flattened batch may belong to the same
-    feature.
-
-    Attributes:
-        owed: Ids of earlier batches that did not suffice for another draw.
-        drawn: The number of draws.
-    """
-
-    def __init__(self, one_in: int) -> None:
-        self._one_in = one_in
-        self.owed = 0
-        self.drawn = 0
-
-    def sample(self, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Returns a sample of the ids of a batch, (n,)."""
-        if self._one_in == 1:
-            return ids
-        number, self.owed = divmod(self.owed + ids.size, self._one_in)
-        if not ids.size:
-            return ids
-        round_, start = divmod(self.drawn, _DRAWS.size)
-        self.drawn += number
-        if start + number > _DRAWS.size:
-            draws = _draws(self.drawn - number, number)
-        else:
-            # Each round through the stored draws is another sample: all are moved by one number.
-            draws = (_DRAWS[start : start + number] + int(_draws(round_, 1)[0])) & _DRAW_MASK
-        # Exact for up to 2**31 ids in a batch.
-        sample: npt.NDArray[Any] = ids[(draws * ids.size) >> 32]
-        return sample
-
-
-@register
 class IdFrequency(State):
     """Counts of ids; a mergeable state.
 
-    The sample depends on how the stream is cut into batches and states; merging is exact.
+    The sample depends on how the stream is cut into batches and states; merging is exact. Its ids
+    are drawn at random, with replacement, the same ones in each run: every n-th id of a flattened
+    batch may belong to the same feature.
 
     Attributes:
         options: The options.
@@ -163,7 +128,8 @@ class IdFrequency(State):
         # Ids that the sketch has not counted yet; they are sorted together.
         self._buffer = np.empty(0 if options.exact else _BUFFER, np.int64)
         self._filled = 0
-        self._sampler = _Sampler(options.sample_one_in)
+        self._owed = 0  # ids of earlier batches that did not suffice for another draw
+        self._drawn = 0  # draws
 
     def add(self, ids: npt.ArrayLike) -> None:
         """Counts the ids of a batch, integers of any shape.
@@ -178,7 +144,7 @@ class IdFrequency(State):
         self.seen += ids.count
         self.unknown += ids.unknown
         self.out_of_range += ids.out_of_range
-        rows = self._sampler.sample(ids.rows)
+        rows = self._sample(ids.rows)
         if self.options.exact:
             self._count_exactly(rows)
             return
@@ -233,22 +199,18 @@ class IdFrequency(State):
             return float("nan")
         return min(float(top.counts.sum()) / looked_up, 1.0)
 
-    def copy(self) -> IdFrequency:
-        """Returns an independent copy."""
-        return copy.deepcopy(self)
-
     def following(self) -> IdFrequency:
         """Returns an empty state whose sample goes on where that of this state ends."""
         new = type(self)(self.options)
-        new._sampler = copy.copy(self._sampler)
+        new._owed, new._drawn = self._owed, self._drawn
         return new
 
     def arrays(self) -> dict[str, Array]:
         """Returns the options, the totals and the counters."""
         self._count_buffer()
         size, unknown_id, *settings = astuple(self.options)
-        sampler = [self._sampler.owed, self._sampler.drawn]
-        totals = [self.seen, self.unknown, self.out_of_range, self._sampled, *sampler]
+        totals = [self.seen, self.unknown, self.out_of_range]
+        totals += [self._sampled, self._owed, self._drawn]
         return {
             "size": optional_array(size),
             "unknown_id": optional_array(unknown_id),
@@ -268,7 +230,7 @@ class IdFrequency(State):
         totals = arrays.sums("totals", np.int64, (6,)).tolist()
         new = cls(options)
         new.seen, new.unknown, new.out_of_range, new._sampled = totals[:4]
-        new._sampler.owed, new._sampler.drawn = totals[4:]
+        new._owed, new._drawn = totals[4:]
         new._counters = counters
         sums = counters.sum(axis=-1)
         if (sums != new._sampled).any():
@@ -283,8 +245,27 @@ class IdFrequency(State):
         self._count_buffer()
         other._count_buffer()
         super()._add(other)
-        mine, theirs = self._sampler, other._sampler
-        mine.owed, mine.drawn = max(mine.owed, theirs.owed), max(mine.drawn, theirs.drawn)
+        self._owed = max(self._owed, other._owed)
+        self._drawn = max(self._drawn, other._drawn)
+
+    def _sample(self, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Returns a sample of the ids of a batch, (n,)."""
+        one_in = self.options.sample_one_in
+        if one_in == 1:
+            return ids
+        number, self._owed = divmod(self._owed + ids.size, one_in)
+        if not ids.size:
+            return ids
+        round_, start = divmod(self._drawn, _DRAWS.size)
+        self._drawn += number
+        if start + number > _DRAWS.size:
+            draws = _draws(self._drawn - number, number)
+        else:
+            # Each round through the stored draws is another sample: all are moved by one number.
+            draws = (_DRAWS[start : start + number] + int(_draws(round_, 1)[0])) & _DRAW_MASK
+        # Exact for up to 2**31 ids in a batch.
+        sample: npt.NDArray[Any] = ids[(draws * ids.size) >> 32]
+        return sample
 
     def _count_exactly(self, rows: npt.NDArray[np.intp]) -> None:
         """Counts rows, (n,), each with its own counter."""

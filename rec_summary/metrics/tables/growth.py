@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.metrics.state import State, Stored, register, to_array
+from rec_summary.metrics.state import State, Stored, to_array
 from rec_summary.metrics.tables.cardinality import TouchedRows
 
 Rows = npt.NDArray[np.int64]
 NEVER = -1
 
 
-@register
 class IdTurnover(State):
     """The ids of a table in an interval; a mergeable state.
 
@@ -50,7 +49,6 @@ class IdTurnover(State):
         return new
 
 
-@register
 class RowAges(State):
     """When some rows of a table were looked up last; a mergeable state.
 

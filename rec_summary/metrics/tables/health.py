@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import State, Stored, register
+from rec_summary.metrics.state import State, Stored
 from rec_summary.metrics.tables.cardinality import TouchedRows
 from rec_summary.metrics.tables.frequency import IdFrequency
 from rec_summary.metrics.tables.ids import classify
 
 
-@register
 class TableHealth(State):
     """Touched rows and frequencies of one table; each batch is classified only once.
 

@@ -7,8 +7,7 @@ table of any size therefore costs the same. With 1,024 rows a share has a standa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +16,8 @@ import numpy.typing as npt
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Array, State, Stored, register, to_array
+from rec_summary.metrics.state import Array, State, Stored, to_array
+from rec_summary.metrics.tags import quantile_tags
 
 QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 
@@ -44,28 +44,6 @@ def sample_rows(size: int, count: int = 1024) -> npt.NDArray[np.int64]:
     return rows
 
 
-@dataclass(frozen=True)
-class RowNormsReport:
-    """The numbers of a `RowNorms`. A number without data is NaN.
-
-    Attributes:
-        rows: The number of sampled rows.
-        norms: Quantiles of the L2 norms of the rows that are finite.
-        dead_share: The share of rows that are zero or have the norm of the first snapshot, or are
-            untouched if that is known.
-        not_finite_share: The share of rows with NaN or infinity.
-        relative_change: The L2 norm of the change since the previous snapshot, divided by the norm
-            of the previous rows; NaN before the second snapshot.
-    """
-
-    rows: int
-    norms: tuple[float, ...]
-    dead_share: float
-    not_finite_share: float
-    relative_change: float
-
-
-@register
 class RowNorms(State):
     """The sampled rows at the last two snapshots, and their norms at the first one.
 
@@ -114,22 +92,18 @@ class RowNorms(State):
         self._before, self._now = self._now, rows
         self.snapshots += 1
 
-    def report(
-        self,
-        touched: npt.NDArray[np.bool_] | None = None,
-        quantiles: Sequence[float] = QUANTILES,
-    ) -> RowNormsReport:
-        """Returns the numbers of the state.
+    def report(self, touched: npt.NDArray[np.bool_] | None = None) -> dict[str, float]:
+        """Returns the numbers of the state by tag, behind that of the table; none without rows.
+
+        Norms are L2 norms of the rows that are finite. Dead rows are zero, or have the norm of the
+        first snapshot, or are untouched. The change is that since the previous snapshot.
 
         Args:
             touched: Which of the rows were ever looked up, (s,), from `TouchedRows.touched`; None
                 if that is not known.
-            quantiles: The quantiles of the norms to return, as shares of 0 to 1.
         """
-        nan = float("nan")
         if not self.snapshots or not self.rows.size:
-            shares = (nan,) * 3
-            return RowNormsReport(self.rows.size, (nan,) * len(quantiles), *shares)
+            return {}
         norms = _norms(self._now)
         finite = np.isfinite(norms)
         dead = norms == 0
@@ -137,15 +111,15 @@ class RowNorms(State):
             dead |= norms == self._first
         if touched is not None:
             dead |= ~touched
-        return RowNormsReport(
-            rows=self.rows.size,
-            norms=tuple(np.quantile(norms[finite], quantiles).tolist())
-            if finite.any()
-            else (nan,) * len(quantiles),
-            dead_share=float(dead.mean()),
-            not_finite_share=1 - float(finite.mean()),
-            relative_change=self._relative_change(),
-        )
+        quantiles = [math.nan] * len(QUANTILES)
+        if finite.any():
+            quantiles = np.quantile(norms[finite], QUANTILES).tolist()
+        return {
+            **quantile_tags("row_norm", QUANTILES, quantiles),
+            "dead_share": float(dead.mean()),
+            "not_finite_share": (1 - float(finite.mean())) or math.nan,
+            "relative_change": self._relative_change(),
+        }
 
     def check_mergeable(self, other: State) -> None:
         """Refuses every state: sampled rows stay in the rank that has them.
@@ -180,12 +154,12 @@ class RowNorms(State):
     def _relative_change(self) -> float:
         """Returns the relative change since the previous snapshot."""
         if self.snapshots < 2:
-            return float("nan")
+            return math.nan
         old, new = self._before.astype(np.float64), self._now.astype(np.float64)
         finite = np.isfinite(old).all(axis=1) & np.isfinite(new).all(axis=1)
         old, new = old[finite], new[finite]
         length = float(np.linalg.norm(old))
-        return float(np.linalg.norm(new - old)) / length if length else float("nan")
+        return float(np.linalg.norm(new - old)) / length if length else math.nan
 
 
 def _norms(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

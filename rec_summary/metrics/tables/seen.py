@@ -9,13 +9,12 @@ import numpy.typing as npt
 
 from rec_summary.checks import check_int
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import State, register
+from rec_summary.metrics.state import State
 
 _DEPTH: Final = 4
 _MOST: Final = 255
 
 
-@register
 class SeenCounts(State):
     """Counts of ids up to 255, in four rows of counters; a mergeable state.
 

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final
 
 from rec_summary._pb.summary_pb2 import MetricStates
@@ -111,7 +111,7 @@ class Aggregator:
             metrics.read_rows(values)
         metrics.check_values(values)
         metrics.mark_lost(values)
-        self._read_host(values)
+        values.put_all(self._host.report() if self._host is not None else {})
         if repeated:
             before = self._last_scalars
             values = MetricValues() if self._last_detailed else values
@@ -123,12 +123,6 @@ class Aggregator:
             with self._troubles.attempt("recommender metrics: merging"):
                 encoded.append(encode_states(STATES_TAG, self._mergeable(states, request)))
         return encode_event(request.step, request.wall_time, encoded) if encoded else b""
-
-    def _read_host(self, values: MetricValues) -> None:
-        usage = self._host.read() if self._host is not None else None
-        if usage is not None:
-            for name, value in asdict(usage).items():
-                values.put(f"host/{name}", value)
 
     def _mergeable(self, states: Mapping[str, State], request: ReportRequest) -> bytes:
         packed, room = [], MOST_STATES
