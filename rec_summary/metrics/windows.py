@@ -387,12 +387,6 @@ class Decayed(Window[StateT]):
             del self._open[start]
 
 
-class CoarselyDecayed(Decayed[StateT]):
-    """A `Decayed` with steps of the weight of 9 %, for slices: scaling them takes long."""
-
-    STEPS = 8
-
-
 def _moved(states: Mapping[int, StateT], ahead: int, factor: float) -> dict[int, StateT]:
     """Returns states under later numbers, scaled."""
     if factor == 1.0:  # exactly as they are

@@ -319,15 +319,5 @@ STORED: dict[str, tuple[str, Arrays]] = {
             **nested("open1280", _LOSS),
         },
     ),
-    "coarsely decayed": (
-        "CoarselyDecayed",
-        {
-            **_window("LogLoss", _NO_LOSS, 640, 16, 650),
-            "pane_numbers": _ints(0),
-            **nested("pane0", _LOSS),
-            "open_numbers": _ints(640),
-            **nested("open640", _LOSS),
-        },
-    ),
 }
 """By a description: the kind of a state, and its arrays in the order in which they are stored."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rec_summary.checks import check_bool, check_elements, check_int, check_part_of_tag, check_type
+from rec_summary.checks import check_elements, check_int, check_part_of_tag, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.slices import Slicing
@@ -51,7 +51,6 @@ class Slice:
             frequent ones of the first examples. All others are the slice `other`.
         metrics: The metrics of a slice that have tags: any that judges predictions, such as
             ``"log_loss"``, ``"gauc"`` or ``"ndcg_at_10"``.
-        decayed: Whether the slices have decaying windows as well, which are dear.
 
     Raises:
         TypeError: An option has the wrong type.
@@ -66,7 +65,6 @@ class Slice:
     shown: int = 8
     most: int = 64
     metrics: Sequence[str] = OF_SLICES
-    decayed: bool = False
 
     def __post_init__(self) -> None:
         """Checks the options."""
@@ -90,7 +88,6 @@ class Slice:
         object.__setattr__(self, "metrics", check_elements("metrics", self.metrics, str, _METRICS))
         if not self.metrics:
             raise ValueError(three_part("metrics", self.metrics, _METRICS))
-        check_bool("decayed", self.decayed)
 
     @property
     def settings(self) -> list[Any]:
@@ -98,8 +95,8 @@ class Slice:
         names = sorted(self.names.items())
         missing = None if self.missing is None else str(self.missing)
         settings: list[Any] = [self.edges, self.new, names, missing, self.shown, self.most]
-        if self.metrics != OF_SLICES or self.decayed:
-            settings += [self.metrics, self.decayed]
+        if self.metrics != OF_SLICES:
+            settings.append(self.metrics)
         return settings
 
 

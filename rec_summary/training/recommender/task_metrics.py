@@ -22,7 +22,6 @@ from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import Columns, State
 from rec_summary.metrics.windows import (
-    CoarselyDecayed,
     Decayed,
     LastExamples,
     Lifetime,
@@ -375,17 +374,10 @@ def _windows_of_slices(
     states = _empty_states(task, options, of_slice=True)
     states = {group: state for group, state in states.items() if group in needed}
 
-    def by_slice(groups: Mapping[str, Any]) -> Slices:
-        is_default = slices.metrics == tags.OF_SLICES
-        empty = groups[tags.QUALITY] if is_default else SliceState(slices.metrics, groups)
-        return Slices(empty, slices.most, slices.shown)
-
-    quality = by_slice({tags.QUALITY: states[tags.QUALITY]})
-    half_lives = options.half_lives if slices.decayed else ()
-    return {
-        **_windows(by_slice(states), options.last, buckets=_SLICE_BUCKETS),
-        **{f"decayed_{size}": CoarselyDecayed(quality, size) for size in half_lives},
-    }
+    is_default = slices.metrics == tags.OF_SLICES
+    empty = states[tags.QUALITY] if is_default else SliceState(slices.metrics, states)
+    by_slice = Slices(empty, slices.most, slices.shown)
+    return _windows(by_slice, options.last, buckets=_SLICE_BUCKETS)
 
 
 def _softmax(scores: Array) -> Array:

@@ -149,7 +149,6 @@ EVERY_METRIC = RecommenderMetrics(
                 *("ndcg_at_5", "recall_at_5", "pair_accuracy", "rmse", "xauc", "accuracy"),
                 *("in_batch_ndcg_at_5", "in_batch_mrr_at_5"),
             ),
-            decayed=True,
         )
     },
     k=(5,),
@@ -220,24 +219,6 @@ def test_each_metric_of_a_slice_is_that_of_a_task_with_its_examples_alone(invali
     assert {"auc", "gauc", "ndcg at 5"} <= set(header)
 
 
-def test_decaying_windows_of_slices_weigh_examples_by_their_age() -> None:
-    batches = [of_every_kind(seed) for seed in range(6)]
-    values, _ = counted(EVERY_METRIC, batches)
-    every = whole(batches)
-    weights = 0.5 ** ((6 * SIZE - np.arange(6 * SIZE)) / 640)
-    for code in range(3):
-        mine = every["context"][:, 1] == code
-        errors = (every[3].astype(np.float64) - every[4])[mine]
-        start = f"slice/country={code}"
-        rmse = math.sqrt(np.average(errors**2, weights=weights[mine]))
-        found = values.scalars[f"recommender/stars/{start}/rmse/decayed_640"]
-        assert found == pytest.approx(rmse, rel=0.01)
-        area = metrics.roc_auc_score(every[2][mine], every[1][mine], sample_weight=weights[mine])
-        found = values.scalars[f"recommender/ctr/{start}/auc/decayed_640"]
-        assert found == pytest.approx(area, abs=0.005)
-        assert f"recommender/ctr/{start}/gauc/decayed_640" not in values.scalars
-
-
 def test_the_states_of_several_metrics_by_slice_merge_and_restart(tmp_path) -> None:
     parts = []
     for first in (0, 2):
@@ -268,8 +249,6 @@ def test_metrics_that_no_task_has_or_that_slices_cannot_have_are_refused() -> No
         Slice("x", metrics="auc")
     with pytest.raises(ValueError, match=r"metrics is invalid. Received: \(\)"):
         Slice("x", metrics=())
-    with pytest.raises(TypeError, match="decayed is invalid"):
-        Slice("x", decayed=1)
     chosen = RecommenderMetrics(
         predictions=1, labels=2, users="u", slices={"a": Slice("x", metrics=("gauc",))}
     )
