@@ -219,7 +219,6 @@ class SummaryCollector(Callback):
         self._depth = 0  # fit enters its callbacks again for each evaluation
         self._progress = Progress()
         self._run: TrainRun | None = None
-        self._parameters: dict[str, Any] = {}  # shapes of the last network's parameters, by name
         self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
@@ -286,7 +285,12 @@ class SummaryCollector(Callback):
         """Opens the files and writes the first lineage."""
         view, environment = StepView(run_context), lineage.this_environment()
         options, progress = self._options, self._progress
-        self._check_begin(view)
+        if self._run is not None:
+            self._troubles.report(
+                "callbacks",
+                "a training begins before the previous one has ended: use one SummaryCollector for "
+                "each training, once among its callbacks",
+            )
         self._control.reset()
         run = TrainRun(view, environment, progress, options, self._troubles)
         choice = self._begin(view, environment, run)
@@ -397,28 +401,6 @@ class SummaryCollector(Callback):
         if self._run is not None:  # in `fit`: its values belong to no step of training
             operators.discard()
         self._record_evaluation(StepView(run_context))
-
-    def _check_begin(self, view: StepView) -> None:
-        """Reports a collector that mixes the values of trainings, or counts them twice."""
-        if self._run is not None:
-            self._troubles.report(
-                "callbacks",
-                "a training begins before the previous one has ended: use one SummaryCollector for "
-                "each training, once among its callbacks",
-            )
-        parameters: dict[str, Any] = {}
-        with self._troubles.attempt("parameters of the network"):
-            # Names of their own stay where mixed precision or a loss puts cells around others.
-            network = lineage.backbone(view)
-            if network is not None:
-                parameters = {param.name: param.shape for param in network.get_parameters()}
-        if self._parameters and parameters and self._parameters != parameters:
-            self._troubles.report(
-                "another network",
-                "this training has another network than the previous one, and its values continue "
-                "the same series: use one SummaryCollector for each network",
-            )
-        self._parameters = parameters
 
     def _begin(self, view: StepView, environment: RunState, run: TrainRun) -> Choice:
         """Chooses the directory of a training, and opens the files."""
