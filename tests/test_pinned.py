@@ -276,7 +276,7 @@ TREE: dict[str, Look] = {
     "watch in words": in_words("watch", "--once", "--rule", "loss is not finite"),
     "watch from a step": in_json(
         *("watch", "--once", "--history", "--since", "1000", "--runs", "long/[dmr]*"),
-        *("--rule", "loss > 0.3 for 2 steps", "--rule", "loss drops 90% within 10 steps"),
+        *("--rule", "loss > 0.3 for 2s", "--rule", "loss drops 90% within 10s"),
         lines=True,
     ),
     "watch with a mistake": in_words("watch", "--once", "--rule", "loss >"),

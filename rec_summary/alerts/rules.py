@@ -1,10 +1,9 @@
 """Rules: what an alert is raised for, and how a rule is read from text.
 
-    rule      = [ name ":" ] ( [ tag ] "no data for" time | tag condition [ "for" span ] )
+    rule      = [ name ":" ] ( [ tag ] "no data for" time | tag condition [ "for" time ] )
     condition = ( ">" | ">=" | "<" | "<=" | "==" | "!=" ) number
               | "is not finite"
-              | ( "drops" | "rises" ) number [ "%" ] "within" span
-    span      = time | number "steps"
+              | ( "drops" | "rises" ) number [ "%" ] "within" time
     time      = number ( "s" | "m" | "h" | "d" )
     tag       = word | '"' characters '"'
 
@@ -52,10 +51,8 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, float], Any]]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-STEPS: Final = "steps"
 
 _WILD: Final = frozenset("*?[")
-_MOST_STEPS: Final = 1 << 63
 _LONGEST: Final = 2000
 _SHOWN: Final = 36  # characters of a long rule on each side of a mistake
 
@@ -129,24 +126,6 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Span:
-    """A length of time or a number of steps.
-
-    Attributes:
-        amount: How much; positive and finite; whole and below 2^63 for steps.
-        unit: `s`, `m`, `h`, `d` or `steps`.
-    """
-
-    amount: float
-    unit: str
-
-    @property
-    def seconds(self) -> float | None:
-        """How many seconds; None for steps."""
-        return None if self.unit == STEPS else self.amount * SECONDS[self.unit]
-
-
-@dataclass(frozen=True)
 class Compare:
     """A value compared with a number."""
 
@@ -171,14 +150,14 @@ class Change:
         rises: Whether it rises from the lowest; else it drops from the highest.
         amount: By how much; positive.
         relative: Whether `amount` is a percentage of the size of that highest or lowest.
-        within: How long before.
+        within: How long before, in seconds.
     """
 
     tag: Pattern
     rises: bool
     amount: float
     relative: bool
-    within: Span
+    within: float
 
 
 @dataclass(frozen=True)
@@ -187,11 +166,11 @@ class Silence:
 
     Attributes:
         tag: Values of this tag; None for records of any kind.
-        span: For how long; a time, not steps.
+        seconds: For how long.
     """
 
     tag: Pattern | None
-    span: Span
+    seconds: float
 
 
 ValueCondition = Compare | NotFinite | Change
@@ -203,13 +182,13 @@ class Rule:
 
     Attributes:
         condition: What has to hold.
-        lasting: For how long, without a break; None for once.
+        lasting: For how many seconds, without a break; None for once.
         name: What the rule is called; None if it is known by its text.
         text: The rule as it was written, without its name; two rules may be equal all the same.
     """
 
     condition: ValueCondition | Silence
-    lasting: Span | None = None
+    lasting: float | None = None
     name: str | None = None
     text: str = field(default="", compare=False)
 
@@ -325,17 +304,15 @@ class _Parser:
         if tag is None or self._sees("no"):
             return Rule(self._silence(tag), None, name, text)
         condition = self._condition(tag)
-        lasting = self._span() if self._took("for") else None
+        lasting = self._time() if self._took("for") else None
         self._end("the end" if lasting else "the end or `for`")
         return Rule(condition, lasting, name, text)
 
     def _silence(self, tag: Pattern | None) -> Silence:
         self._expect("no", "data", "for")
-        at, span = self._at, self._span()
-        if span.seconds is None:
-            raise self._wrong("a time such as `10m`; steps do not pass without data", at)
+        silence = Silence(tag, self._time())
         self._end("the end: `no data` has a time of its own")
-        return Silence(tag, span)
+        return silence
 
     def _condition(self, tag: Pattern) -> ValueCondition:
         compared = self._take("([<>=!]=|[<>])")
@@ -353,7 +330,7 @@ class _Parser:
             raise self._wrong("a finite positive amount, such as `5%` or `0.02`", at)
         relative = self._took("%")
         self._expect("within")
-        return Change(tag, rises, float(amount[1]), relative, self._span())
+        return Change(tag, rises, float(amount[1]), relative, self._time())
 
     def _tag(self) -> Pattern:
         quoted = self._take(r'"((?:[^"\\]|\\.)+)"')
@@ -376,21 +353,18 @@ class _Parser:
             raise self._wrong("a number that a float32 can hold, such as `1.1` or `-2e-3`", at)
         return float(number[1])
 
-    def _span(self) -> Span:
+    def _time(self) -> float:
+        """Reads a length of time; returns it in seconds."""
         at, number = self._at, self._take(f"({_NUMBER})")
-        unit = number and self._take(f"(?i:(s|m|h|d|steps?)){_END}")
+        unit = number and self._take(f"(?i:([smhd])){_END}")
         if not number or not unit:
             is_apart = self._text[self._at - 1].isspace() and self._at < len(self._text)
-            expected = "a time or a number of steps, such as `30s`, `5m`, `2h`, `1d` or `100 steps`"
+            expected = "a time such as `30s`, `5m`, `2h` or `1d`"
             raise self._wrong(expected, self._at if is_apart else at)
-        amount, name = float(number[1]), unit[1].lower()
+        amount = float(number[1])
         if not 0 < amount < math.inf:
             raise self._wrong("a finite positive amount", at)
-        if name in SECONDS:
-            return Span(amount, name)
-        if amount != int(amount) or amount >= _MOST_STEPS:
-            raise self._wrong("a whole number of steps below 2^63", at)
-        return Span(amount, STEPS)
+        return amount * SECONDS[unit[1].lower()]
 
     def _take(self, pattern: str) -> re.Match[str] | None:
         """Moves behind a pattern, and white space, if it is next."""

@@ -115,7 +115,7 @@ class ValueAlert(_Alert):
     def __init__(self, rule: Rule, run: str, rank: int, tag: str) -> None:
         super().__init__(rule, run, rank, tag)
         self._window = Window(rule.condition.within) if isinstance(rule.condition, Change) else None
-        self._since: float | None = None  # the step or time from which on the condition holds
+        self._since: float | None = None  # the time from which on the condition holds
 
     def take(self, values: Columns, *, past: bool) -> list[tuple[int, Transition]]:
         """Judges values.
@@ -172,19 +172,14 @@ class ValueAlert(_Alert):
         """Returns the numbers of the values at which the alert fires or is resolved."""
         if self._since is None and not holds.any():
             return []
-        lasting = self.rule.lasting
-        positions: list[float] = values.steps.tolist()
-        least = 0.0  # without `for`, any position is far enough
-        if lasting is not None and lasting.seconds is not None:
-            positions, least = values.wall_times.tolist(), lasting.seconds
-        elif lasting is not None:
-            least = int(lasting.amount)
+        least = self.rule.lasting or 0.0
         changes = []
         firing = self.fired is not None
-        for at, (holds_here, position) in enumerate(zip(holds.tolist(), positions, strict=True)):
+        times = values.wall_times.tolist()
+        for at, (holds_here, time) in enumerate(zip(holds.tolist(), times, strict=True)):
             if holds_here:
-                self._since = position if self._since is None else min(self._since, position)
-                if firing or position - self._since < least:
+                self._since = time if self._since is None else min(self._since, time)
+                if firing or time - self._since < least:
                     continue
             else:
                 self._since = None
@@ -229,7 +224,7 @@ class SilenceAlert(_Alert):
         condition = self.rule.condition
         assert isinstance(condition, Silence)
         silent = now - self.seen
-        if self.fired is not None or silent < (condition.span.seconds or math.inf):
+        if self.fired is not None or silent < condition.seconds:
             return []
         what = "nothing recorded" if self.tag is None else f"nothing recorded as {self.tag}"
         last = "" if self.step is None else f", the last at step {self.step}"

@@ -1,4 +1,4 @@
-"""The highest value of the last time or steps of one series, in bounded memory."""
+"""The highest value of the last time of one series, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import math
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from rec_summary.alerts.rules import Span
 from rec_summary.series.batch import Columns, Floats
 
 MOST: Final = 2048
@@ -29,12 +27,11 @@ class Window:
     highest of them, and the oldest are dropped.
     """
 
-    def __init__(self, span: Span) -> None:
-        """Begins empty."""
-        self._counts_steps = span.seconds is None
-        self._span = int(span.amount) if span.seconds is None else span.seconds
+    def __init__(self, span: float) -> None:
+        """Begins empty; the span is in seconds."""
+        self._span = span
         self._steps, self._times, self._numbers = array("q"), array("d"), array("d")  # ascending
-        # The values within the span that are above all later ones, each behind its step or time.
+        # The values within the span that are above all later ones, each behind its time.
         self._peaks: deque[tuple[float, float]] = deque()
 
     def __len__(self) -> int:
@@ -56,7 +53,6 @@ class Window:
                 end = min(bisect_right(steps, step), bisect_right(times, time))
                 del steps[end:], times[end:], numbers[end:]
                 self._find_peaks()
-            now = step if self._counts_steps else time
             if -math.inf < number < math.inf:
                 if len(steps) == MOST:
                     self._merge()
@@ -65,21 +61,20 @@ class Window:
                 numbers.append(number)
                 while peaks and peaks[-1][1] <= number:
                     peaks.pop()
-                peaks.append((now, number))
-            while peaks and now - peaks[0][0] > self._span:
+                peaks.append((time, number))
+            while peaks and time - peaks[0][0] > self._span:
                 peaks.popleft()
             highest.append(peaks[0][1] if peaks else -math.inf)
         return np.array(highest)
 
     def _merge(self) -> None:
         """Merges values that are close to each other, and drops the oldest."""
-        positions, numbers = self._positions, self._numbers
-        width = self._span // _PARTS if self._counts_steps else self._span / _PARTS
-        start, indices = positions[0], [0]
+        times, numbers = self._times, self._numbers
+        start, indices = times[0], [0]
         for index in range(1, len(self)):
-            if positions[index] - start > width:
+            if times[index] - start > self._span / _PARTS:
                 indices.append(index)
-                start = positions[index]
+                start = times[index]
             elif numbers[index] >= numbers[indices[-1]]:
                 indices[-1] = index
         indices = indices[-MOST // 2 :]
@@ -93,10 +88,5 @@ class Window:
         numbers = np.array(self._numbers)
         later = np.maximum.accumulate(numbers[::-1])[::-1]
         above = np.flatnonzero(numbers > np.append(later[1:], -np.inf)).tolist()
-        positions = self._positions
         self._peaks.clear()
-        self._peaks.extend((positions[index], self._numbers[index]) for index in above)
-
-    @property
-    def _positions(self) -> Sequence[float]:
-        return self._steps if self._counts_steps else self._times
+        self._peaks.extend((self._times[index], self._numbers[index]) for index in above)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rec_summary.alerts.rules import Compare, NotFinite, Rule, Span, float32
+from rec_summary.alerts.rules import Compare, NotFinite, Rule, float32
 
 
 class Point(NamedTuple):
@@ -57,10 +57,8 @@ def _alert(rule: Rule, points: list[tuple[int, Point]]) -> list[tuple[int, bool]
     return found
 
 
-def _lasts(span: Span, streak: list[Point]) -> bool:
-    if span.seconds is None:
-        return streak[-1].step - min(p.step for p in streak) >= span.amount
-    return streak[-1].wall_time - min(p.wall_time for p in streak) >= span.seconds
+def _lasts(seconds: float, streak: list[Point]) -> bool:
+    return streak[-1].wall_time - min(p.wall_time for p in streak) >= seconds
 
 
 def _holds(condition: Any, past: list[Point]) -> bool | None:
@@ -86,11 +84,7 @@ def _holds(condition: Any, past: list[Point]) -> bool | None:
             continue
         kept = [q for q in kept if q.step <= p.step and q.wall_time <= p.wall_time]
         kept += [p] if math.isfinite(p.value) else []
-    now, seconds = past[-1], condition.within.seconds
-    if seconds is None:
-        kept = [q for q in kept if now.step - q.step <= condition.within.amount]
-    else:
-        kept = [q for q in kept if now.wall_time - q.wall_time <= seconds]
+    kept = [q for q in kept if past[-1].wall_time - q.wall_time <= condition.within]
     if not kept:
         return False
     values = [q.value for q in kept]

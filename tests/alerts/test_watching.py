@@ -147,7 +147,7 @@ def test_rotation_ranks_and_a_restart_from_a_checkpoint(tmp_path: Path) -> None:
     writer.close()
     assert len(list((tmp_path / "run").glob("*_MS"))) > 5
     write_segment(tmp_path / "run", *losses(0.4, 0.4, first=5), rank=1)
-    assert once(tmp_path, "loss > 0.4 for 9 steps", history=True) == [
+    assert once(tmp_path, "loss > 0.4 for 9s", history=True) == [
         *("+ run loss/auto 10", "- run loss/auto 5"),
     ]
 
@@ -312,7 +312,7 @@ def test_a_stop_in_the_middle_of_much_ends_it(tmp_path: Path) -> None:
 def test_values_that_are_there_at_the_start_are_skipped_on_request(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path / "run")
     write(writer, *losses(5, 5, 5), event(3, scalar("eval/auc", 0.9), at=START + 3))
-    rules = ("loss > 4 for 1 steps", "eval/auc > 0.5")
+    rules = ("loss > 4 for 1s", "eval/auc > 0.5")
     assert len(once(tmp_path, *rules, since=EVERYTHING)) == 2
     with Watching(tmp_path, *rules, since=None) as watching:
         assert watching.alerts == []

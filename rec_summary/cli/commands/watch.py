@@ -43,9 +43,9 @@ Examples:
 
 \b
 A rule: TAG > NUMBER (also >= < <= == !=), TAG is not finite, or
-TAG drops 5% within 10m (also rises; 0.02 for 5%; 500 steps for 10m), each
-optionally followed by: for 5m, for 100 steps. Or: no data for 10m, TAG no
-data for 10m. NAME: in front gives the rule a name. See docs/alerts.md.
+TAG drops 5% within 10m (also rises; 0.02 for 5%), each optionally followed
+by: for 5m. Or: no data for 10m, TAG no data for 10m. NAME: in front gives the
+rule a name. See docs/alerts.md.
 Built-in rules: nan-loss, stall, auc-drop.
 
 \b

@@ -129,7 +129,7 @@ def _export_jobs(records: Path, logs: Path) -> None:
 
 
 def _judge(records: Path, logs: Path) -> None:
-    rule = read_rule("loss drops 50% within 1000000 steps")
+    rule = read_rule("loss drops 50% within 30d")
     for _ in watch(records, [rule], stop=threading.Event(), once=True, history=True):
         pass
 
