@@ -77,10 +77,6 @@ class ExactSum(Scalable):
         """Adds ``units * 2**-1074``, as of `units_of`."""
         self._units += units
 
-    def add_whole(self, number: int) -> None:
-        """Adds one int."""
-        self._units += units_of_whole(number)
-
     def value(self) -> float:
         """Returns the sum, correctly rounded to float64; infinite if it is too large."""
         try:

@@ -199,7 +199,7 @@ def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detai
         values.put(f"log_loss/{window}", state.log_loss())
         values.put(f"examples/{window}", state.weight)
     else:
-        for k in state.at:
+        for k in state.at.tolist():
             top = state.top(k)
             for start, value in zip(tags.AT_K["retrieval"], top, strict=True):
                 values.put(f"{start}{k}/{window}", value)
@@ -250,7 +250,7 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
 def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     sample = state.sampled()
     values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(sample))
-    for k in state.at:
+    for k in state.at.tolist():
         top = list_quality.top_of_lists(sample, k)
         for start, value in zip(tags.AT_K["lists"], top, strict=False):
             values.put(f"{start}{k}/{window}", value)

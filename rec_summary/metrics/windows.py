@@ -9,7 +9,7 @@ their buckets, because ranks do not count equally many examples where some have 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 import numpy as np
 
@@ -38,17 +38,6 @@ if TYPE_CHECKING:
 
 _MOST_WAITING: Final = 1 << 17  # examples
 _MOST_PARTS: Final = 4096  # a part takes about a kilobyte beside its examples
-
-
-class PreparedBatch(Protocol):
-    """A batch that a state has prepared for its method ``count``."""
-
-    @property
-    def size(self) -> int:
-        """The number of examples."""
-
-    def cut(self, at: slice, /) -> Any:
-        """Returns what ``count`` takes, of some of the examples."""
 
 
 class Window(State, Generic[StateT], is_base=True):
@@ -198,10 +187,11 @@ class Window(State, Generic[StateT], is_base=True):
             del self._buckets[number]
 
 
-def count_together(windows: Collection[Window[Any]], batch: PreparedBatch) -> None:
+def count_together(windows: Collection[Window[Any]], batch: Any) -> None:
     """Counts a batch: `Columns`, or what the ``prepare`` of the windows' states returned.
 
-    It is cut where a bucket of any window ends, so that the work for each part is done once.
+    A batch has a ``size``, and ``cut`` or ``split`` for `state.split`. It is cut where a bucket of
+    any window ends, so that the work for each part is done once.
     """
     if not batch.size:
         return

@@ -54,7 +54,10 @@ def recommender_values(
     columns = {"pr_curve": pr_curves, "reliability": reliabilities, "top_ids": tops}
     return [
         *(encode_scalar(tag, number) for tag, number in scalars.items()),
-        *(encode_buckets(tag, *parts) for tag, parts in histograms.items()),
+        *(
+            encode_value(tag, "histogram", encode_counted(*parts))
+            for tag, parts in histograms.items()
+        ),
         *(
             encode_columns(tag, kind, parts)
             for kind, by_tag in columns.items()
@@ -86,23 +89,6 @@ def encode_table(tag: str, rows: Sequence[Sequence[str]]) -> bytes:
     """Returns a table: rows of texts of equal length, the first one the header."""
     content = _TABLE(cells=[cell for row in rows for cell in row], columns=len(rows[0]))
     return encode_value(tag, "metric_table", content)
-
-
-def encode_buckets(tag: str, edges: npt.ArrayLike, counts: npt.ArrayLike) -> bytes:
-    """Returns a histogram of counted bins.
-
-    Args:
-        tag: The tag.
-        edges: Ascending edges, shape (n + 1,).
-        counts: The count of each bin, shape (n,); rounded, because the format has integers.
-    """
-    content = encode_counted(np.asarray(edges, np.float64), np.asarray(counts, np.float64))
-    return encode_value(tag, "histogram", content)
-
-
-def encode_states(tag: str, states: bytes) -> bytes:
-    """Returns serialised `MetricStates` as a value."""
-    return encode_value(tag, "metric_states", states)
 
 
 def encode_state(key: str, kind: str, arrays: Arrays) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rec_summary.metrics.exact_sum import ExactSum, units_of
+from rec_summary.metrics.exact_sum import ExactSum, units_of, units_of_whole
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -28,7 +28,7 @@ def test_what_float64_loses_is_kept():
     total.add(np.array([1e300, 1.0, 5e-324]))
     total.add(np.array([-1e300, -1.0]))
     assert total.value() == 5e-324
-    total.add_whole(3)
+    total.add_units(units_of_whole(3))
     assert total.value() == 3.0
 
 

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from rec_summary._pb.summary_pb2 import MetricStates, Summary
+from rec_summary.values.histogram import encode_counted
 from rec_summary.values.recommender import (
     CURVE_ROWS,
-    encode_buckets,
     encode_columns,
     encode_state,
     unpack_states,
 )
+from rec_summary.values.summary import encode_value
 
 _DTYPES = st.sampled_from(["?", "u1", "<i8", ">i8", "<f8", "<f4", "<u8", "<U5"])
 
@@ -85,8 +86,8 @@ def test_states_that_are_too_large_together_are_refused_before_they_are_unpacked
 
 
 def test_counted_bins_become_buckets() -> None:
-    data = encode_buckets("scores", [0.0, 0.25, 0.5, 1.0], [1, 2.6, 4])
-    histogram = Summary.Value.FromString(data).histogram
+    data = encode_counted(np.array([0.0, 0.25, 0.5, 1.0]), np.array([1, 2.6, 4]))
+    histogram = Summary.Histogram.FromString(data)
     assert [(each.left, each.width, each.count) for each in histogram.buckets] == [
         (0.0, 0.25, 1),
         (0.25, 0.25, 3),
@@ -127,4 +128,5 @@ def test_values_have_the_bytes_of_protobuf(numbers, counts, tag) -> None:
     assert encode_columns(tag, "pr_curve", [numbers] * 6) == curve.SerializeToString()
     assert encode_columns(tag, "reliability", [numbers] * 3) == reliability.SerializeToString()
     assert encode_columns(tag, "top_ids", [ids, counts, counts, counts]) == top.SerializeToString()
-    assert encode_buckets(tag, edges, counts) == buckets.SerializeToString()
+    content = encode_counted(edges, np.array(counts, np.float64))
+    assert encode_value(tag, "histogram", content) == buckets.SerializeToString()

@@ -19,7 +19,6 @@ from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import column, refusals
 from rec_summary.metrics.state import (
     MOST_WEIGHT,
-    Array,
     Floats,
     Scalable,
     Stored,
@@ -204,10 +203,6 @@ class ChoiceQuality(Scalable):
         self.ranks = on_weight_grid(self.ranks * factor)
         super().scale(factor)
 
-    def arrays(self) -> dict[str, Array]:
-        """Returns the settings, the sums and the parts."""
-        return {**super().arrays(), "at": np.array(self.at, np.int64)}
-
     @classmethod
     def _restored(cls, arrays: Stored) -> ChoiceQuality:
         at = arrays.take("at", np.int64, (None,)).tolist()
@@ -218,7 +213,7 @@ class ChoiceQuality(Scalable):
         return state
 
 
-def check_places(at: Sequence[int]) -> tuple[int, ...]:
+def check_places(at: Sequence[int]) -> npt.NDArray[np.int64]:
     """Returns the numbers k that metrics at k are of.
 
     Raises:
@@ -227,4 +222,4 @@ def check_places(at: Sequence[int]) -> tuple[int, ...]:
     """
     if len(at) > MOST_PLACES:
         raise ValueError(three_part("at", f"{len(at)} numbers", f"at most {MOST_PLACES}"))
-    return tuple(check_int("at", k, 1, MOST_K) for k in at)
+    return np.array([check_int("at", k, 1, MOST_K) for k in at], np.int64)

@@ -165,7 +165,7 @@ class RankedLists(HashSample):
         self._compact()
         return {
             **{name: to_array(getattr(self, name)) for name in _NUMBERS},
-            "at": np.array(self.at, np.int64),
+            "at": self.at.copy(),
             "limit": np.array(self._limit % _ALL, np.uint64),
             "lists": self._sample.lists.copy(),
             "scores": self._sample.scores.copy(),

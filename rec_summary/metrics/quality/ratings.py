@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import ExactSum
+from rec_summary.metrics.exact_sum import ExactSum, units_of_whole
 from rec_summary.metrics.quality.clicks import column
 from rec_summary.metrics.state import MOST_WEIGHT, Scalable, Stored
 
@@ -58,7 +58,7 @@ class RatingErrors(Scalable):
         sizes = np.abs(errors)
         squares = errors * errors
         if weights is None:
-            self._weights.add_whole(len(errors))
+            self._weights.add_units(units_of_whole(len(errors)))
         else:
             self._weights.add(weights)
             errors, sizes, squares = errors * weights, sizes * weights, squares * weights

@@ -270,7 +270,8 @@ class ScoreOrder(Scalable):
         state = cls(arrays.integer("cells"))
         state._seen = arrays.integer("seen", 0, state._most - 1)
         codes = arrays.take("codes", np.uint64, (None,))
-        if (codes[1:] <= codes[:-1]).any() or (codes[:1] == 0).any() or _beyond(codes):
+        known = (codes > 0) & (codes <= MOST_CODE)
+        if (codes[1:] <= codes[:-1]).any() or not known.all():
             raise ValueError(three_part("codes", codes, "rising codes of cells"))
         state._codes = codes
         state._weights = np.stack([arrays.sums(name, np.float64, codes.shape) for name in _WEIGHTS])
@@ -485,7 +486,3 @@ def _sums_before(ends: Codes, weights: Floats, limits: Codes) -> Floats:
     order = np.argsort(ends)
     sums = np.append(0.0, np.cumsum(weights[order]))
     return sums[np.searchsorted(ends[order], limits)]
-
-
-def _beyond(codes: Codes) -> bool:
-    return len(codes) > 0 and bool(codes[-1] > MOST_CODE)

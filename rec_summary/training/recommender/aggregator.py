@@ -21,8 +21,8 @@ from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, join
 from rec_summary.training.recommender.states import RankMetrics
 from rec_summary.training.tensors import Array
-from rec_summary.values.recommender import MOST_STATES, encode_states, recommender_values
-from rec_summary.values.summary import encode_event
+from rec_summary.values.recommender import MOST_STATES, recommender_values
+from rec_summary.values.summary import encode_event, encode_value
 
 STATES_TAG: Final = PREFIX + "states"
 
@@ -121,7 +121,8 @@ class Aggregator:
         encoded = recommender_values(**vars(values))
         if request.detailed and self._rank_size > 1:
             with self._troubles.attempt("recommender metrics: merging"):
-                encoded.append(encode_states(STATES_TAG, self._mergeable(states, request)))
+                content = self._mergeable(states, request)
+                encoded.append(encode_value(STATES_TAG, "metric_states", content))
         return encode_event(request.step, request.wall_time, encoded) if encoded else b""
 
     def _mergeable(self, states: Mapping[str, State], request: ReportRequest) -> bytes:
