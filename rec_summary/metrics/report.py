@@ -225,6 +225,8 @@ def _read_users(values: MetricValues, window: str, state: UserScores, detail: De
     values.put(f"gauc_by_user/{window}", state.gauc(by_user=True).value)
     values.put(f"grouped_users/{window}", auc.users)
     values.put(f"grouped_standard_error/{window}", auc.standard_error)
+    bound = auc.cell_error_bound + auc.bias_bound
+    values.put(f"grouped_error_bound/{window}", bound)
 
 
 def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail) -> None:

@@ -69,7 +69,7 @@ JUDGED: Final = "|".join(
 GROUPS: Final = frozenset(
     (
         *itertools.chain(*JUDGING.values()),
-        *("grouped_users", "grouped_standard_error"),
+        *("grouped_users", "grouped_standard_error", "grouped_error_bound"),
         *("lists_counted", "lists_standard_error", "lists_sampled_share"),
         *("lists_too_long_share", "lists_without_hit_share", "xauc_sampled_share"),
         *("in_batch_candidates", "in_batch_examples"),

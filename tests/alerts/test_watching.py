@@ -142,11 +142,12 @@ def test_of_the_past_only_what_is_not_over_is_reported(tmp_path: Path) -> None:
 
 def test_rotation_ranks_and_a_restart_from_a_checkpoint(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path / "run", 1, Rotation(max_file_size=1))
-    for each in losses(*[0.5] * 10):
-        write(writer, each)
+    for step in range(1, 11):
+        write(writer, event(step, scalar("loss/auto", 0.5), at=START + step))
     writer.close()
     assert len(list((tmp_path / "run").glob("*_MS"))) > 5
-    write_segment(tmp_path / "run", *losses(0.4, 0.4, first=5), rank=1)
+    later = (event(step, scalar("loss/auto", 0.4), at=START + 20 + step) for step in (5, 6))
+    write_segment(tmp_path / "run", *later, rank=1)
     assert once(tmp_path, "loss > 0.4 for 9s", history=True) == [
         *("+ run loss/auto 10", "- run loss/auto 5"),
     ]
@@ -312,15 +313,15 @@ def test_a_stop_in_the_middle_of_much_ends_it(tmp_path: Path) -> None:
 def test_values_that_are_there_at_the_start_are_skipped_on_request(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path / "run")
     write(writer, *losses(5, 5, 5), event(3, scalar("eval/auc", 0.9), at=START + 3))
-    rules = ("loss > 4 for 1s", "eval/auc > 0.5")
+    rules = ("loss > 4 for 0.25s", "eval/auc > 0.5")
     assert len(once(tmp_path, *rules, since=EVERYTHING)) == 2
     with Watching(tmp_path, *rules, since=None) as watching:
         assert watching.alerts == []
-        write(writer, event(4, scalar("loss/auto", 5), at=time.time()))
-        write(writer, event(5, scalar("loss/auto", 5), at=time.time()))
+        now = time.time()
+        write(writer, event(4, scalar("loss/auto", 5), at=now))
+        write(writer, event(5, scalar("loss/auto", 5), at=now + 1))
         assert watching.finds("+ run loss/auto 5")
-        later = time.time()
-        write_segment(tmp_path / "new", *(event(n, scalar("loss", 5), at=later) for n in (1, 2)))
+        write_segment(tmp_path / "new", *(event(n, scalar("loss", 5), at=now + n) for n in (1, 2)))
         assert watching.finds("+ run loss/auto 5", "+ new loss 2")
     assert watching.problems == []
     writer.close()

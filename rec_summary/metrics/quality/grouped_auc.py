@@ -6,7 +6,7 @@ GAUC is the mean of the users' AUC, weighted by their impressions (Zhu et al. 20
 Network"). Users without both a click and a non-click have no AUC and are left out.
 
 The users are a sample (`hash_sample`), over which sums divided by the threshold are unbiased. GAUC
-is a ratio of two such sums.
+is a ratio of two such sums, whose bias is bounded as in Hartley and Ross 1954.
 
 A user's scores are exact until there are more different ones than a user may have. Then they are
 in cells of the lowest level at which the user has few enough. This level, too, depends on the data
@@ -61,6 +61,10 @@ class GroupedAuc:
         rate: The share of the id space that is sampled; 1 if every user is.
         standard_error: The standard error of the value, by the delta method for independent
             inclusion; 0 if every user is sampled.
+        bias_bound: The bias of a ratio of unbiased sums is at most its standard error times the
+            coefficient of variation of its denominator; both are estimated from the sample.
+        cell_error_bound: An upper bound of the difference from the value of the same users with
+            exact scores: half of the share of pairs within one cell of several scores.
     """
 
     value: float
@@ -68,6 +72,8 @@ class GroupedAuc:
     sampled: int
     rate: float
     standard_error: float
+    bias_bound: float
+    cell_error_bound: float
 
 
 class UserBatch(NamedTuple):
@@ -263,9 +269,9 @@ def _mean_auc(sample: UserBatch, rate: float, *, by_user: bool) -> GroupedAuc:
         rate: The share of the id space that is sampled.
         by_user: As in `UserScores.gauc`.
     """
-    users, _, (negatives, positives) = sample
+    users, codes, (negatives, positives) = sample
     starts = starts_of(users)
-    nothing = GroupedAuc(math.nan, 0, len(starts), rate, math.nan)
+    nothing = GroupedAuc(math.nan, 0, len(starts), rate, math.nan, math.nan, math.nan)
     if not len(starts):
         return nothing
     clicks = np.add.reduceat(positives, starts)
@@ -277,14 +283,20 @@ def _mean_auc(sample: UserBatch, rate: float, *, by_user: bool) -> GroupedAuc:
         return nothing
     pairs = (clicks * others)[mixed]
     aucs = np.add.reduceat(positives * below, starts)[mixed] / pairs
+    unknown = np.where(levels_of(codes) > 0, positives * negatives, 0.0)
+    bounds = 0.5 * np.add.reduceat(unknown, starts)[mixed] / pairs
     user_weights = np.ones(len(mixed)) if by_user else (clicks + others)[mixed]
     total = float(user_weights.sum())
     value = float(aucs @ user_weights) / total
-    deviation = float(np.linalg.norm(user_weights * (aucs - value))) / total
+    chance = math.sqrt(1.0 - rate)
+    error = chance * float(np.linalg.norm(user_weights * (aucs - value))) / total
+    variation = chance * float(np.linalg.norm(user_weights)) / total
     return GroupedAuc(
         value=value,
         users=len(mixed),
         sampled=len(starts),
         rate=rate,
-        standard_error=math.sqrt(1.0 - rate) * deviation,
+        standard_error=error,
+        bias_bound=error * variation,
+        cell_error_bound=float(bounds @ user_weights) / total,
     )

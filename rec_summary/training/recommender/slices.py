@@ -96,7 +96,7 @@ class Slice:
         missing = None if self.missing is None else str(self.missing)
         settings: list[Any] = [self.edges, self.new, names, missing, self.shown, self.most]
         if self.metrics != OF_SLICES:
-            settings.append(self.metrics)
+            settings += [self.metrics, False]  # False as in stored states: an option that is gone
         return settings
 
 

@@ -132,7 +132,7 @@ def test_a_training_is_watched_from_outside(
     script.chmod(0o700)
     training.do(step=0, other=1.0)
     watch = watching(
-        *(records, "--rule", "nan-loss", "--rule", "hot: calibration > 1.1 for 10s"),
+        *(records, "--rule", "nan-loss", "--rule", "hot: calibration > 1.1"),
         *("--log", log, "--exec", script),
     )
     watch.says("no new record matches the rule hot")  # what was there at the start has been skipped
@@ -156,11 +156,11 @@ def test_a_training_is_watched_from_outside(
     assert watch.end() == 0
     texts = [
         "firing: run: nan-loss (*[Ll]oss* is not finite): loss/auto = nan at step 2",
-        "firing: run: hot (calibration > 1.1 for 10s): ctr/calibration = 1.2 at step 20",
+        "firing: run: hot (calibration > 1.1): ctr/calibration = 1.2 at step 10",
         "resolved: run: nan-loss (*[Ll]oss* is not finite): loss/auto = 0.5 at step 21",
     ]
     assert [json.loads(line)["text"] for line in log.read_text().splitlines()] == texts
-    assert (tmp_path / "paged").read_text() == "firing 2\nfiring 20\nresolved 21\n"
+    assert (tmp_path / "paged").read_text() == "firing 2\nfiring 10\nresolved 21\n"
     assert [line.split(" ", 2)[2].partition(" ")[0] for line in watch.lines] == [
         *("FIRING", "FIRING", "RESOLVED"),
     ]

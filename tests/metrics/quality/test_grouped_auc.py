@@ -42,7 +42,7 @@ def test_with_room_for_all_users_and_scores_it_is_exact(by_user):
     state.update(*data)
     result = state.gauc(by_user=by_user)
     assert result.rate == 1
-    assert result.standard_error == 0
+    assert (result.standard_error, result.bias_bound, result.cell_error_bound) == (0, 0, 0)
     assert result.sampled == 500
     assert result.value == pytest.approx(exact_gauc(*data, by_user), abs=1e-12)
 
@@ -55,10 +55,12 @@ def test_users_with_more_scores_than_cells_have_small_errors(name):
     state = UserScores(cells=1 << 16)
     state.update(users, scores, labels)
     result = state.gauc()
-    assert result.value == pytest.approx(exact_gauc(users, scores, labels), abs=0.002)
+    error = abs(result.value - exact_gauc(users, scores, labels))
+    assert error <= min(result.cell_error_bound + 1e-12, 0.002)
+    assert result.cell_error_bound < 0.02
 
 
-def test_scores_far_closer_than_others_of_a_user_have_larger_errors():
+def test_scores_far_closer_than_others_of_a_user_are_within_the_bound():
     """All cells of a user have one level, so that the sample does not depend on the order."""
     rng = np.random.default_rng(1)
     scores, labels = STREAMS["first close, then wide"](rng)
@@ -67,7 +69,7 @@ def test_scores_far_closer_than_others_of_a_user_have_larger_errors():
     state.update(users, scores, labels)
     result = state.gauc()
     error = abs(result.value - exact_gauc(users, scores, labels))
-    assert 0.01 < error < 0.05
+    assert 0.01 < error <= result.cell_error_bound
 
 
 @settings(deadline=None, max_examples=40)
@@ -126,7 +128,7 @@ def samples(data, seeds, cells):
     return results
 
 
-def test_sampling_is_nearly_unbiased():
+def test_sampling_is_unbiased_within_its_bound():
     data = stream(np.random.default_rng(3), 3000, 10)
     whole = UserScores(cells=1 << 20, per_user=64)
     whole.update(*data)
@@ -143,9 +145,11 @@ def test_sampling_is_nearly_unbiased():
     # Sums over the sample, divided by its rate, are unbiased: here the number of users.
     assert off(np.array([each.sampled for each in results]) / rates, truth.sampled) < 4
     assert off(np.array([each.users for each in results]) / rates, truth.users) < 4
-    # Their ratio is biased by little.
+    # Their ratio is biased by no more than the bound.
     values = np.array([each.value for each in results])
-    assert off(values, truth.value, 0.002) < 4
+    bound = np.mean([each.bias_bound for each in results])
+    assert bound < 0.002
+    assert off(values, truth.value, bound) < 4
     # The standard error that each sample reports is the spread that samples have.
     errors = np.sqrt(np.mean([each.standard_error**2 for each in results]))
     assert errors == pytest.approx(values.std(ddof=1), rel=0.2)
@@ -237,4 +241,5 @@ def test_gauc_is_the_mean_of_the_aucs_of_scikit_learn(middle):
     state.update(users, scores, labels)
     found = state.gauc()
     assert found.value == pytest.approx(np.average(aucs, weights=sizes), abs=1e-12)
+    assert found.cell_error_bound == 0.0
     assert (found.users, found.standard_error) == (len(aucs), 0.0)
