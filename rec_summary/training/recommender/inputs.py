@@ -29,7 +29,9 @@ IDS: Final = "ids/"
 FEATURES: Final = "features/"
 SLICES: Final = "slices/"
 
-_OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
+OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
+"""The inputs of each task."""
+
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
 _COPIED: Final = 1 << 16  # bytes of a Tensor, up to which its bytes are read faster than in place
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
@@ -272,7 +274,7 @@ def role_of(task: str, role: str) -> str:
 def _places(options: RecommenderMetrics) -> Iterator[tuple[str, tuple[Any, int | None]]]:
     """Yields the place and the column of each role."""
     for name, task in tasks_of(options).items():
-        for role in _OF_TASK:
+        for role in OF_TASK:
             source = getattr(task, role)
             if source is not None:
                 yield role_of(name, role), _split(source, role in _OF_OUTPUTS)

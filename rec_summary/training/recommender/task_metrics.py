@@ -17,7 +17,7 @@ from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
-from rec_summary.metrics.quality.labels import LabelBatch, LabelCounts
+from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import Columns, State
@@ -42,10 +42,6 @@ _SLICE_CELLS: Final = 2048  # of users, lists and pairs in a slice
 _PAIR_ROWS: Final = 16_384
 _SLICE_BUCKETS: Final = 4  # of a window of slices; each may have a state for each slice
 _NO_PROBABILITY: Final = ("score outside [0, 1]", "probabilities do not add up to 1")
-_ROLES: Final = (
-    *(inputs.PREDICTIONS, inputs.LABELS, inputs.WEIGHTS, inputs.USERS),
-    *(inputs.LISTS, inputs.MASK),
-)
 _OF_MATRICES: Final = ("classes", "retrieval")
 
 
@@ -71,18 +67,12 @@ class Examples(NamedTuple):
 
     def at(self, kept: Array) -> Examples:
         """Returns the examples at which `kept`, bools of shape (examples,), is set."""
-
-        def at_kept(column: Array | None) -> Array | None:
-            return None if column is None else column[kept]
-
-        return Examples(
-            self.scores[kept],
-            self.labels[kept],
-            weights=at_kept(self.weights),
-            users=at_kept(self.users),
-            slicings={name: slicing.at(kept) for name, slicing in self.slicings.items()},
-            lists=at_kept(self.lists),
+        weights, users, lists = (
+            None if column is None else column[kept]
+            for column in (self.weights, self.users, self.lists)
         )
+        slicings = {name: slicing.at(kept) for name, slicing in self.slicings.items()}
+        return Examples(self.scores[kept], self.labels[kept], weights, users, slicings, lists)
 
 
 class TaskMetrics:
@@ -160,14 +150,14 @@ class TaskMetrics:
         Raises:
             ValueError: The inputs differ in length.
         """
-        columns = {role: self._flat(role, steps.arrays) for role in _ROLES}
+        columns = {role: self._flat(role, steps.arrays) for role in inputs.OF_TASK}
         place, _ = self._roles.of[role_of(self._name, inputs.PREDICTIONS)]
         if self._task.kind in _OF_MATRICES and columns[inputs.PREDICTIONS] is not None:
             columns[inputs.PREDICTIONS] = self._matrix(steps.arrays)
         if self._task.labels is None and columns[inputs.PREDICTIONS] is not None:
             rows = [np.arange(size) for size in steps.lengths[place]]
             columns[inputs.LABELS] = np.concatenate(rows)
-        scores, labels, weights, users, lists, mask = (columns[role] for role in _ROLES)
+        scores, labels, weights, users, lists, mask = (columns[role] for role in inputs.OF_TASK)
         if scores is None or labels is None or (mask is None and self._task.mask is not None):
             return None
         self._check_sizes(columns, steps)
@@ -191,7 +181,7 @@ class TaskMetrics:
             masked, kept = ~chosen, chosen & ~missing
             missing &= chosen
         self._mistakes.add_kept(kept)
-        count_together(self._left_out.values(), LabelBatch(masked, missing))
+        count_together(self._left_out.values(), Columns((masked, missing)))
         return examples if kept.all() else examples.at(kept)
 
     def count(self, examples: Examples) -> None:
@@ -283,7 +273,7 @@ class TaskMetrics:
         if len({len(column) for column in columns.values() if column is not None}) > 1:
             arrays = (
                 (role, self._roles.column(role_of(self._name, role), steps.arrays))
-                for role in _ROLES
+                for role in inputs.OF_TASK
             )
             shapes = [
                 f"{role} of shape {array.shape}" for role, array in arrays if array is not None
