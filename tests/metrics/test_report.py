@@ -149,7 +149,7 @@ def test_every_value_is_in_a_group_and_a_task_has_it_in_its_own_part() -> None:
     rated, users, left_out = RatingErrors(), UserScores(), LabelCounts()
     rated.update([1, math.nan], [2, 2])
     users.update(np.arange(len(scores)) % 7, scores, labels)
-    left_out.count((1, 1))
+    left_out.update(np.array([True, False]), np.array([False, True]))
     original, refusing = ClickQuality(128, 0.5), quality(1)
     original.update(scores, labels)
     refusing.update([2.0], [1])
