@@ -27,12 +27,13 @@ from rec_summary.series.report import Report
 from rec_summary.series.values import (
     History,
     Writers,
+    evaluations,
     finished,
     finished_scalars,
     recorded_values,
     scalars_in_memory,
 )
-from tests.support.corpus import STAMP, losses, put
+from tests.support.corpus import STAMP, evaluation, losses, put
 from tests.support.record_dirs import (
     START,
     event,
@@ -287,6 +288,17 @@ def test_each_writer_of_several_ranks_has_its_own_files_and_last_steps(tmp_path:
         assert history.last_steps == {
             (rank, number): 8 if number == 1 else sizes[rank, number] for rank in (0, 1)
         }
+
+
+def test_evaluations_have_their_rank_and_the_step_if_it_is_recorded(tmp_path: Path) -> None:
+    put(tmp_path / "run", *losses(range(1, 3)))
+    stated = [evaluation(6, '{"auc": 0.5}'), evaluation(7, '{"auc": 0.75}', 20)]
+    put(tmp_path / "run", *losses(range(1, 3)), lineage(train_lineage=train()), *stated, rank=1)
+    found = [
+        (row["rank"], row["step"], row["value"])
+        for row in evaluations(only(tmp_path / "run"), Report())
+    ]
+    assert found == [(1, None, 0.5), (1, 20, 0.75)]
 
 
 def test_a_file_without_values_is_reported(tmp_path: Path) -> None:

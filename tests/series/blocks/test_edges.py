@@ -216,6 +216,37 @@ def test_very_many_histograms_beside_a_long_one_take_little_memory() -> None:
     assert not any(found)
 
 
+def declaring(width: int, height: int) -> bytes:
+    """The beginning of a PNG, as far as its size."""
+    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height)
+
+
+@pytest.mark.parametrize(
+    ("stated", "data", "is_plain"),
+    [
+        ((2, 5, 3), declaring(5, 2), True),
+        ((1 << 14, 1 << 13, 3), declaring(5, 2), True),  # what is stated is only shown
+        ((2, 5, 3), declaring(1 << 13, 1 << 13), True),
+        ((2, 5, 3), declaring(1 << 14, 1 << 13), False),
+        ((0, 5, 3), declaring(5, 2), False),
+        ((2, 0, 3), declaring(5, 2), False),
+        ((2, 5, 0), declaring(5, 2), False),
+        ((2, 5, 3), declaring(5, 2)[:-1], False),
+        ((2, 5, 3), declaring(5, 2).replace(b"IHDR", b"IDAT"), False),
+        ((2, 5, 3), b"GIF89a" + bytes(30), False),
+    ],
+)
+def test_images_that_pass_as_they_are(
+    stated: tuple[int, int, int], data: bytes, is_plain: bool
+) -> None:
+    height, width, channels = stated
+    image = Summary.Image(height=height, width=width, colorspace=channels, encoded_image=data)
+    record = decode(recorded(1, Summary.Value(tag="t", image=image)))
+    assert record is not None
+    [found] = encode_events([record])
+    assert (found is not None) == is_plain
+
+
 def kinds(steps: int, count: int) -> bytes:
     """Records of one scalar each, of many tags in turn."""
     return framed([recorded(n, scalar(f"tag{n % count:04d}", n)) for n in range(1, steps + 1)])

@@ -46,6 +46,7 @@ from tests.support.record_dirs import (
     summary_name,
     train,
     tree,
+    write_payloads,
     write_segment,
 )
 
@@ -264,6 +265,53 @@ def test_values_of_record_files_that_were_removed_stay(records: Path, logdir: Pa
     summary.unlink()
     export_tensorboard(records, logdir)
     assert event_files.scalars(logdir / "run", "loss") == [(1, 1), (2, 2)]
+
+
+def test_one_damaged_event_file_of_several_makes_an_export_begin_again(
+    records: Path, logdir: Path
+) -> None:
+    for rank in (0, 1):
+        write_segment(records / "run", event(1, scalar("loss", rank)), rank=rank)
+    export_tensorboard(records, logdir)
+    path = event_files.event_file(logdir / "run" / "rank_1")
+    path.write_bytes(path.read_bytes()[:-1])
+    export_tensorboard(records, logdir)
+    assert event_files.scalars(logdir / "run" / "rank_1", "loss") == [(1, 1)]
+
+
+def test_other_hyper_parameters_do_not_cost_the_values_of_removed_files(
+    records: Path, logdir: Path
+) -> None:
+    summary, _ = write_segment(
+        records / "run", event(1, scalar("loss", 1)), lineage(train_lineage=train(step=1))
+    )
+    export_tensorboard(records, logdir)
+    later = train(step=2)
+    later.hyper_parameters.optimizer = "Another"
+    write_segment(
+        records / "run", event(2, scalar("loss", 2)), lineage(START + 9, train_lineage=later)
+    )
+    summary.unlink()
+    report = export_tensorboard(records, logdir)
+    assert event_files.scalars(logdir / "run", "loss") == [(1, 1), (2, 2)]
+    assert "the HParams dashboard keeps the first ones" in report.notes[-1]
+
+
+def test_what_an_export_removes_is_reported_and_a_run_without_values_gets_nothing(
+    records: Path, logdir: Path
+) -> None:
+    run = records / "run"
+    for rank in (0, 1):
+        write_segment(run, event(1, scalar("loss", rank)), rank=rank)
+    export_tensorboard(records, logdir)
+    for path in run.iterdir():
+        path.unlink()
+    write_payloads(run / summary_name(), event(2, scalar("loss", 2)).SerializeToString())
+    write_segment(records / "empty")
+    report = export_tensorboard(records, logdir)
+    assert {"run/rank_0", "run/rank_1"} <= set(report.replaced)
+    assert {os.path.dirname(name) for name in event_bytes(logdir)} == {"run"}
+    assert not (logdir / "empty").exists()
 
 
 def test_a_session_is_running_and_later_finished(records: Path, logdir: Path) -> None:
