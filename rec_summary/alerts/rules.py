@@ -71,6 +71,11 @@ _CONDITIONS: Final = (
 _ONE_CONDITION: Final = (
     "one condition in each rule, without `and`, `or` and brackets: write several rules instead"
 )
+_AUC: Final = re.compile(r"(?i:auc(?![a-z])|\[aa]\[uu]\[cc])")  # not `auctions`
+_PERCENTAGE: Final = (
+    "a percentage such as `{}%`, or an amount below 1: an AUC is from 0 to 1 (a tag of other "
+    "values in quotation marks)"
+)
 _NO_RUNS: Final = "a tag: the option `--runs` chooses runs, for all rules"
 
 
@@ -329,6 +334,9 @@ class _Parser:
         if amount is None or not 0 < float(amount[1]) < math.inf:
             raise self._wrong("a finite positive amount, such as `5%` or `0.02`", at)
         relative = self._took("%")
+        is_auc = not tag.exact and _AUC.search(tag.text) is not None
+        if is_auc and not relative and float(amount[1]) >= 1:
+            raise self._wrong(_PERCENTAGE.format(amount[1]), at)
         self._expect("within")
         return Change(tag, rises, float(amount[1]), relative, self._time())
 

@@ -153,6 +153,9 @@ def test_what_a_rule_means(text: str, rule: Rule) -> None:
         ("loss drops within 5m", 11, "positive amount"),
         ("loss drops 0% within 5m", 11, "positive amount"),
         ("loss drops 5% for 5m", 14, "`within`"),
+        ("auc drops 5 within 1d", 10, "a percentage such as `5%`, or an amount below 1"),
+        ("*[Aa][Uu][Cc]* drops 1 within 1d", 21, "a percentage such as `1%`"),
+        ("eval/val_AUC_2 rises 2.5 within 9h", 21, "a percentage such as `2.5%`"),
         ("loss no data for 5m for 5m", 20, "a time of its own"),
         ("for > 1", 0, "quotation marks"),
         ("loss > 1 and auc < 1", 9, "write several rules instead"),
@@ -175,6 +178,13 @@ def test_a_mistake_is_pointed_at(text: str, column: int, expected: str) -> None:
     assert expected in first.partition("Expected: ")[2]
     place = caret.index("^")
     assert excerpt[place : place + 1] == text[column : column + 1]
+
+
+@pytest.mark.parametrize("tag", ["auctions", '"auc"'])
+def test_an_amount_of_1_or_more_of_what_is_no_auc(tag: str) -> None:
+    condition = parse(f"{tag} drops 5 within 1h").condition
+    assert isinstance(condition, Change)
+    assert (condition.amount, condition.relative) == (5, False)
 
 
 def test_what_cannot_be_printed_does_not_move_the_caret() -> None:
