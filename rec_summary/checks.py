@@ -180,4 +180,4 @@ def check_directory(name: str, path: str | os.PathLike[str]) -> str:
     slashes = "//" if isinstance(path, str) else "/"  # `pathlib` removes one
     if re.match(rf"[A-Za-z][\w+.-]+:{slashes}", text):  # else a directory `s3:` would be made
         raise ValueError(three_part(name, path, "the path of a local directory, not a URL"))
-    return os.path.abspath(text)
+    return os.path.abspath(os.path.expanduser(text))

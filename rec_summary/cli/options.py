@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 import click
+
+from rec_summary.errors import three_part
 
 
 class Seconds(click.FloatRange):
@@ -22,9 +25,20 @@ class Seconds(click.FloatRange):
         return seconds
 
 
+class _Path(click.Path):
+    """A path, with `~` for the home directory also behind `=`, where shells leave it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Returns the path; a usage error for standard input and output."""
+        if value == "-" and param is not None:
+            expected = "a path; standard input and output are not used (./- has this name)"
+            raise click.UsageError(three_part(param.human_readable_name, value, expected), ctx)
+        return os.path.expanduser(os.fsdecode(super().convert(value, param, ctx)))
+
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 COUNT: Final = click.IntRange(1)
-PATH: Final = click.Path()
+PATH: Final = _Path()
 PORT: Final = click.IntRange(0, 65535)
 SECONDS: Final = Seconds(0, min_open=True)
 

@@ -56,7 +56,7 @@ class SummaryLandscape:
 
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
         """Sets the record directory, of a run with `collect_landscape`."""
-        self._summary_dir = os.path.abspath(os.fspath(summary_dir))
+        self._summary_dir = os.path.abspath(os.path.expanduser(summary_dir))
 
     def gen_landscapes_with_multi_process(
         self,
@@ -158,7 +158,7 @@ class SummaryLandscape:
             The tags of the landscapes.
         """
         engine = parse_engine(options.engine, options.jobs)
-        target = self._summary_dir if output is None else os.fspath(output)
+        target = self._summary_dir if output is None else os.path.expanduser(output)
         stores = os.path.join(self._summary_dir, FOLDER)
         computation = _Computation(stores, make, metadata, options, engine, progress)
         tags = []

@@ -142,7 +142,7 @@ class Entry(NamedTuple):
 
 
 def path_or_url(source: str | os.PathLike[str]) -> str | Url:
-    """Returns a `Url`, or the path that a path or `file://` URL names.
+    """Returns a `Url`, or the path that a path or `file://` URL names; `~` is the home directory.
 
     Raises:
         NotFoundError: A `file://` URL names no absolute path, or a URL of an object store lacks a
@@ -157,7 +157,7 @@ def path_or_url(source: str | os.PathLike[str]) -> str | Url:
         if scheme.lower() in STORES and not os.path.lexists(f"{scheme}:"):
             received = Url(f"{scheme}://{path}").replace("://", ":/", 1)
             raise NotFoundError(three_part(SOURCE, received, "a URL as a str, with `://`"))
-        return source
+        return os.path.expanduser(source)
     if match["scheme"].lower() not in _LOCAL:
         return Url(source)
     if not match["rest"].startswith("/"):

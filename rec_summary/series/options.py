@@ -363,4 +363,4 @@ def places_apart(
         received = verbatim(f"{printable(place)} for the source {printable(source)}")
         expected = "two directories of which neither is in the other"
         raise ArgumentError(three_part(what, received, expected))
-    return source, os.fspath(destination)
+    return source, place

@@ -209,3 +209,33 @@ def test_seconds_that_nobody_can_wait_are_a_mistake(text: str, tmp_path: Path) -
         done = CliRunner().invoke(cli, [str(word) for word in words])
         assert done.exit_code == 2
         assert f"{text} is not a finite number of seconds." in flat(done.output)
+
+
+def test_a_path_behind_an_equals_sign_may_be_in_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    arguments = ["SRC", "--total-bytes", "1", "--output=~/small"]
+    context = cli.commands["compact"].make_context("compact", arguments)
+    assert context.params["output"] == str(tmp_path / "small")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["export", "SRC", "-", "--format", "csv"], "DEST"),
+        (["repair", "SRC", "-"], "DEST"),
+        (["compact", "SRC", "--total-bytes", "1", "--output", "-"], "output"),
+        (["watch", "SRC", "--log", "-"], "log"),
+        (["inspect", "-"], "SRC"),
+    ],
+)
+def test_standard_input_and_output_are_no_paths(
+    arguments: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_segment(tmp_path / "SRC", event(1, scalar("loss", 1)))
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert f"{name} is invalid. Received: '-'. Expected: a path; standard input " in done.output
+    assert os.listdir(tmp_path) == ["SRC"]

@@ -35,6 +35,7 @@ from rec_summary.records.remote import (
     overlap,
     path_or_url,
 )
+from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
 
@@ -453,6 +454,17 @@ def test_file_urls_are_paths(tmp_path: Path) -> None:
     assert path_or_url(tmp_path) == str(tmp_path)
     with pytest.raises(NotFoundError, match="an absolute path"):
         path_or_url("file://records")
+
+
+def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    write_segment(tmp_path / "home" / "records", event(1, scalar("loss", 1)))
+    [run] = find_runs("~/records")
+    assert run.path == str(tmp_path / "home" / "records")
+    export_tensorboard("~/records", "~/logs")
+    assert [*(tmp_path / "home" / "logs").rglob("*tfevents*")]
+    assert os.listdir(tmp_path) == ["home"]
 
 
 def test_a_url_without_a_slash_is_a_mistake(

@@ -72,6 +72,11 @@ def test_a_directory_must_be_a_path(tmp_path, monkeypatch, directory, error):
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_tilde_is_the_home_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert SummaryCollector("~/records").summary_dir == str(tmp_path / "records")
+
+
 def test_a_file_in_the_place_of_the_directory_raises_at_once(tmp_path):
     (tmp_path / "records").write_text("mine")
     with pytest.raises(OSError, match="records"):
