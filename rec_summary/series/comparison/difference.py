@@ -113,13 +113,13 @@ def difference(runs: tuple[Run, Run], selection: Selection, report: Report) -> D
     """
     ours, theirs = (_sections(run, report) for run in runs)
     facts = {name: _changes(ours[name], theirs[name]) for name in ours}
-    before, after = (_curves(run, selection, report) for run in runs)
+    before, after = (_curves(run, selection) for run in runs)
     common = [tag for tag in before if tag in after]
     parted = [CurveChange(tag, parting(before[tag], after[tag])) for tag in common]
     changed = [curve for curve in parted if not (curve.parting and curve.parting.same)]
     return Difference(
         {name: changes for name, changes in facts.items() if changes},
-        _graph_change(*(_graph(run, report) for run in runs)),
+        _graph_change(*map(_graph, runs)),
         sorted(changed, key=_order),
         len(common) - len(changed),
         (sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())),
@@ -136,10 +136,10 @@ def _order(change: CurveChange) -> tuple[float, float, str]:
 
 def _sections(run: Run, report: Report) -> dict[str, Facts]:
     """Returns what a run states, by section."""
-    lineage = lineage_of(run, report)
+    lineage = lineage_of(run, Report())
     state = RunState() if lineage.train is None else lineage.train.run_state
     parameters = {**hyper_parameters(lineage), **_validation(lineage), **_pipeline(run)}
-    results = next(rows_of(run, report))
+    results = next(rows_of(run, report))  # it alone reports problems: it reads all that counts
     return {
         "versions": {
             name: getattr(state, name)
@@ -198,10 +198,10 @@ def _changes(ours: Facts, theirs: Facts) -> list[Change]:
     return [Change(name, (a, b)) for name, (a, b) in both if not (a == b or (a != a and b != b))]
 
 
-def _graph(run: Run, report: Report) -> Counter[str]:
+def _graph(run: Run) -> Counter[str]:
     """Returns how many operators and parameters of each name the computation graph has."""
     for file in run.files_of(Kind.SUMMARY, run.ranks[0]):  # a start may fail before its graph
-        for batch in read_batches(file, report):
+        for batch in read_batches(file, Report()):
             if batch.kind == _GRAPH:
                 graph = next(iter(batch.records())).event.graph_def
                 names = [_NUMBER.sub("", full_name(node)) for node in graph.node]
@@ -222,9 +222,9 @@ def _graph_change(ours: Counter[str], theirs: Counter[str]) -> GraphChange | Non
     return GraphChange(nodes, dict(ours - theirs), dict(theirs - ours))
 
 
-def _curves(run: Run, selection: Selection, report: Report) -> dict[str, Curve]:
+def _curves(run: Run, selection: Selection) -> dict[str, Curve]:
     """Returns the scalars of a run that measure the training, by tag."""
-    every = scalars_in_memory(run, selection, report)
+    every = scalars_in_memory(run, selection, Report())
     first = min(((writer.rank, writer.number) for writer, _ in every), default=None)
     parts = [part for writer, part in every if (writer.rank, writer.number) == first]
     curves = {}

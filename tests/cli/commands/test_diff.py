@@ -35,6 +35,17 @@ def test_nothing_differs(three_runs: Path) -> None:
     assert done.stdout.startswith("Nothing differs")
 
 
+def test_a_problem_is_printed_once(three_runs: Path, damaged: Path) -> None:
+    [lineage] = (three_runs / "run_0").glob("*_lineage")
+    lineage.chmod(0o600)
+    lineage.write_bytes(lineage.read_bytes()[:-6] + b"x" * 6)
+    put(three_runs / "run_0", graph_event())
+    done = run("diff", three_runs / "run_0", three_runs / "run_1")
+    assert done.stderr.startswith("2 problems:\n")
+    for path in (damaged, lineage):
+        assert done.stderr.count(f"  {path}, offset ") == 1
+
+
 def test_json_has_all_that_differs(three_runs: Path) -> None:
     done = run("diff", "--json", three_runs / "run_0", three_runs / "run_2")
     found = json.loads(done.stdout)
