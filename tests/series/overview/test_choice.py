@@ -71,6 +71,16 @@ def test_the_names_that_are_like_the_pattern_come_first(tmp_path: Path) -> None:
         check_tags(runs, "z/klick/auc")
 
 
+def test_of_very_many_names_the_first_are_compared(tmp_path: Path) -> None:
+    tags = [f"{number:05}" for number in range(20_000)]
+    write_segment(tmp_path, event(1, *(scalar(tag, 1) for tag in tags)))
+    runs = find_runs(tmp_path)
+    with pytest.raises(ArgumentError, match=r"there are: 09999, .* and 19,995 more\.$"):
+        check_tags(runs, "_09999")
+    with pytest.raises(ArgumentError, match=r"there are: (?!.*10001).* and 19,995 more\.$"):
+        check_tags(runs, "_10001")
+
+
 @pytest.mark.parametrize("pattern", ["^d", r"deep\w+", ".*fm$"])
 def test_a_regular_expression_for_runs_says_so(source: Path, pattern: str) -> None:
     with pytest.raises(ArgumentError, match=r"As a regular expression it finds runs: .*deepfm"):
