@@ -57,7 +57,7 @@ def verify(source: str, runs: str | None, engine: str, jobs: int | None) -> int:
     """
     from rec_summary.series.options import chosen_engine
     from rec_summary.series.overview.each_run import each_run
-    from rec_summary.series.overview.verify import DAMAGE, FileReport, verify_run
+    from rec_summary.series.overview.verify import DAMAGE, WARNING, FileReport, verify_run
 
     reader = chosen_engine(engine, jobs)
     reports, unreadable = list[FileReport](), list[tuple[str, str]]()
@@ -90,7 +90,10 @@ def verify(source: str, runs: str | None, engine: str, jobs: int | None) -> int:
         records = sum(sum(report.records.values()) for report in reports)
         counts = f"{count_of(len(reports), 'file')}, {count_of(records, 'sound record')}"
         size = size_of(sum(report.nbytes for report in reports))
-        say(f"{counts}, {size}: {count_of(damaged, 'damaged file') if damaged else 'no damage'}")
+        found = count_of(damaged, "damaged file") if damaged else "no damage"
+        warnings = sum(each.severity == WARNING for file in reports for each in file.findings)
+        found += f", {count_of(warnings, 'warning')}" if warnings else ""
+        say(f"{counts}, {size}: {found}")
     return int(damaged > 0)
 
 
@@ -182,7 +185,10 @@ def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None
             line = f"  rank {joined.rank}: {count_of(len(joined.files), f'{joined.kind} file')}"
             steps = f", at most {joined.bucket_steps:,} steps in a bucket"
             say(f"{line}, {_sizes(joined)}{steps if joined.bucket_steps > 1 else ''}")
+    if len(reports) > 1:
+        say(f"{count_of(len(reports), 'run')}: {would}{_sizes(*reports)}")
 
 
-def _sizes(done: RunCompaction | Replacement) -> str:
-    return f"{size_of(done.bytes_before)} -> {size_of(done.bytes_after)}"
+def _sizes(*done: RunCompaction | Replacement) -> str:
+    before = sum(each.bytes_before for each in done)
+    return f"{size_of(before)} -> {size_of(sum(each.bytes_after for each in done))}"

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+from rich.filesize import decimal
 
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import EVERYTHING
@@ -54,6 +55,7 @@ def test_an_empty_file_and_a_torn_end_are_only_warnings(three_runs: Path) -> Non
     done = run("verify", three_runs)
     assert done.returncode == 0
     assert done.stdout.count("warning: ") == 2
+    assert done.stdout.endswith(": no damage, 2 warnings\n")
 
 
 def test_verify_of_a_file_names_its_directory(damaged: Path) -> None:
@@ -104,6 +106,20 @@ def test_compact_keeps_the_history_in_fewer_bytes(tmp_path: Path) -> None:
         assert (steps_left[0], steps_left[-1]) == (1, 2000)
     again = run(*words, "--dry-run")
     assert "run: nothing to do (" in again.stdout
+
+
+def test_compact_of_several_runs_prints_the_total(tmp_path: Path) -> None:
+    for name in ("a", "b", "small"):
+        steps = range(1, 5 if name == "small" else 2001)
+        paths = write_segment(tmp_path / name, *(event(n, scalar("loss", n % 10)) for n in steps))
+        for path in paths:
+            os.utime(path, (START, START))
+    words = ["compact", tmp_path, "--total-bytes", 20_000, "--dry-run"]
+    found = json.loads(run(*words, "--json").stdout)
+    before, after = (
+        decimal(sum(each[name] for each in found)) for name in ("bytes_before", "bytes_after")
+    )
+    assert run(*words).stdout.endswith(f"\n3 runs: would shrink {before} -> {after}\n")
 
 
 def test_compact_refuses_a_budget_that_cannot_be_met(tmp_path: Path) -> None:
