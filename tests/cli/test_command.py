@@ -178,7 +178,7 @@ def said(command: str, source: Path, tmp_path: Path, lines: int, *options: str) 
 
 @pytest.mark.parametrize("command", FOLLOWING)
 def test_a_source_that_is_not_there_is_named_in_full(command: str, tmp_path: Path) -> None:
-    lines = 1 if command in ("view", "serve", "tail") else 2
+    lines = 1 if command in ("serve", "tail") else 2
     told = said(command, tmp_path / "recods", tmp_path, lines)
     assert told[-1] == f"{tmp_path}/recods does not exist yet: waiting for records."
 
@@ -186,7 +186,7 @@ def test_a_source_that_is_not_there_is_named_in_full(command: str, tmp_path: Pat
 @pytest.mark.parametrize("command", FOLLOWING)
 def test_a_directory_without_records_is_named_in_full(command: str, tmp_path: Path) -> None:
     (tmp_path / "wrong").mkdir()
-    lines = 1 if command in ("view", "serve", "tail") else 2
+    lines = 1 if command in ("serve", "tail") else 2
     told = said(command, tmp_path / "wrong", tmp_path, lines)
     assert told[-1] == f"There are no records in {tmp_path}/wrong yet: waiting for records."
 
@@ -212,9 +212,10 @@ def test_a_file_is_refused(command: str, tmp_path: Path) -> None:
 def test_a_view_says_how_its_pages_keep_up(tmp_path: Path) -> None:
     for number in range(251):
         write_segment(tmp_path / f"records/{number}", event(1, scalar("loss", 1)))
-    told = said("view", tmp_path / "records", tmp_path, 2)
-    assert "`Reload data`" in told[0]
-    assert "then tick the box above their names" in told[1]
+    told = said("view", tmp_path / "records", tmp_path, 3)
+    assert told[0] == f"Starting TensorBoard for {tmp_path / 'records'}."
+    assert "`Reload data`" in told[1]
+    assert "then tick the box above their names" in told[2]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
 from rec_summary.cli.output import hint, one_line, print_problems
+from rec_summary.errors import three_part, verbatim
 
 if TYPE_CHECKING:
     from rec_summary.tensorboard.provider.run_index import RunIndex
@@ -86,7 +87,11 @@ def view(
     from rec_summary.tensorboard.provider.board import Board, exposed
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
+    if any(each.startswith("--logdir") for each in arguments):
+        received, expected = verbatim(" ".join(arguments)), "no --logdir: SRC is what is shown"
+        raise click.UsageError(three_part("the options of TensorBoard", received, expected))
     index = RunIndex(source, runs, **shown)
+    hint(f"Starting TensorBoard for {one_line(source)}.")
     chosen = awaited_runs(source, runs, index.find)
     pinned = pinned_tags(recorded_tags(chosen))
     count = sum(len(run.ranks) for run in chosen)

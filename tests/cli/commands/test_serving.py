@@ -113,3 +113,11 @@ def test_a_port_that_is_taken_is_reported(three_runs: Path) -> None:
     assert done.returncode == 1
     assert f"where to listen is invalid. Received: 127.0.0.1, port {port}: " in done.stderr
     assert "a port at which nothing listens; without --port, a free one is taken" in done.stderr
+
+
+@pytest.mark.parametrize("more", [["--logdir", "x"], ["--logdir=x"], ["--logdir_spec", "a:x"]])
+def test_a_log_directory_beside_the_source_is_refused(three_runs: Path, more: list[str]) -> None:
+    done = run("view", three_runs, "--", "--window_title", "clicks", *more)
+    assert done.returncode == 2
+    received = f"Received: --window_title clicks {' '.join(more)}. Expected: no --logdir"
+    assert f"the options of TensorBoard is invalid. {received}" in done.stderr
