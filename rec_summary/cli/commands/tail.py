@@ -93,6 +93,7 @@ def tail(
         check_ranks(found_runs, ranks)
     else:
         found_runs = awaited_runs(source, runs, reading.find)
+    which = f" (tags in which {tags!r} is found)" if tags else ""
     if once or since is not None:
         if since is None:
             reading.skip(_NEWEST_BYTES)
@@ -108,10 +109,12 @@ def tail(
             older = size_of(sum(reading.skipped.values()))
             read = f"Only the newest {size_of(size)} are read"
             hint(f"{read}; --since 0 also reads the older {older}.")
+        if found_runs and not (once or reading.series):
+            hint(f"There are no values to show yet{which}: waiting for new ones.")
     elif found_runs:
         reading.skip()
         count = count_of(len(found_runs), "run")
-        hint(f"Waiting for new values of {count}; --since STEP shows recorded ones.")
+        hint(f"Waiting for new values of {count}{which}; --since STEP shows recorded ones.")
     in_lines = printing().as_json or not sys.stdout.isatty()
     with contextlib.nullcontext() if once else stopping() as stop:
         show = _print_lines if in_lines else _show_table

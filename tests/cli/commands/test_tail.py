@@ -20,7 +20,7 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.overview.tail import Tail
-from tests.support.command import PROGRAM, flat, python, run, start
+from tests.support.command import PROGRAM, end, flat, python, run, start
 from tests.support.record_dirs import START, event, lineage, scalar, train, write_segment
 from tests.support.waiting import PATIENCE_SECS
 
@@ -88,7 +88,8 @@ def test_new_values_steps_and_runs_come_in_lines(source: Path) -> None:
     process = start("tail", source, "--tags", "loss", "--interval", "0.1")
     assert process.stdout is not None
     assert process.stderr is not None
-    waiting = "Waiting for new values of 2 runs; --since STEP shows recorded ones.\n"
+    waiting = "Waiting for new values of 2 runs (tags in which 'loss' is found)"
+    waiting += "; --since STEP shows recorded ones.\n"
     assert process.stderr.readline() == waiting
     writer = RunWriter(source / "c", 0)
     for step in (7, 8):
@@ -99,6 +100,15 @@ def test_new_values_steps_and_runs_come_in_lines(source: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=PATIENCE_SECS) == ("", "")
     assert process.returncode == 0
+
+
+def test_a_tag_that_is_not_there_yet_is_waited_for_in_words(source: Path) -> None:
+    process = start("tail", source, "--tags", "auuc", "--since", "0")
+    assert process.stderr is not None
+    assert process.stderr.readline() == (
+        "There are no values to show yet (tags in which 'auuc' is found): waiting for new ones.\n"
+    )
+    end(process)
 
 
 def on_a_terminal(
