@@ -237,7 +237,11 @@ def announce(named: str, choice: Choice, rank: int) -> None:
     if choice.continues and not (changes and path == named):
         text = f"SummaryCollector: this training continues its records in {path} "
         text += "(to begin others: run_directory='new'); "
-    text += f"to see them: rec-summary view {shlex.quote(path)}"
+    inform(f"{text}to see them: rec-summary view {shlex.quote(path)}")
+
+
+def inform(text: str) -> None:
+    """Logs a line that a user sees also where logging is not set up."""
     if logger.hasHandlers():
         logger.info(text)
         return

@@ -20,11 +20,16 @@ from rec_summary.training.recommender import persistence
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, join
 from rec_summary.training.recommender.states import RankMetrics
+from rec_summary.training.run_directory import inform
 from rec_summary.training.tensors import Array
 from rec_summary.values.recommender import MOST_STATES, recommender_values
 from rec_summary.values.summary import encode_event, encode_value
 
 STATES_TAG: Final = PREFIX + "states"
+_GOES_ON: Final = (
+    "SummaryCollector: recommender metrics go on from step {:,} of the training before "
+    "(to begin them again: RecommenderMetrics(resume=False))"
+)
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,8 @@ class Aggregator:
             message = persistence.load(path)
             if message.settings == self._metrics.settings:
                 self._metrics.restore(persistence.unpack(message), message.examples)
+                if self._rank == 0:
+                    inform(_GOES_ON.format(message.step))
             else:
                 self._troubles.report(what, f"{path} has other settings, and is not restored")
         except FileNotFoundError:

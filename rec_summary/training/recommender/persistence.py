@@ -9,7 +9,14 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from rec_summary._pb.summary_pb2 import MetricStates
-from rec_summary.errors import RecordError, SourceError, three_part, verbatim
+from rec_summary.errors import (
+    DestinationError,
+    RecordError,
+    SourceError,
+    os_errors_as,
+    three_part,
+    verbatim,
+)
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import reference_arrays, reference_from_arrays
 from rec_summary.metrics.state import State, kind_of, restore
@@ -19,6 +26,7 @@ from rec_summary.records.reading.reader import RecordReader
 from rec_summary.values.recommender import encode_state, unpack_states
 
 _REFERENCE: Final = "reference"
+_FILE: Final = "a metrics file"
 
 
 def state_path(directory: str, rank: int) -> str:
@@ -35,9 +43,11 @@ def save(path: str, states: bytes) -> None:
     """Writes serialised `MetricStates` as one framed record; replaces the file atomically.
 
     Raises:
-        OSError: It cannot be written.
+        DestinationError: It cannot be written.
     """
-    with write_atomically(path, FILE_MODE) as file:
+    expected = "a file in a directory that can be written to, on a disk with free space"
+    failing = os_errors_as(DestinationError, _FILE, path, expected)
+    with failing, write_atomically(path, FILE_MODE) as file:
         file.write(frame(states))
 
 
@@ -79,7 +89,7 @@ def save_reference(path: str, reference: Mapping[str, Distribution]) -> None:
     """Writes a reference for drift.
 
     Raises:
-        OSError: It cannot be written.
+        DestinationError: It cannot be written.
     """
     save(path, encode_state(_REFERENCE, _REFERENCE, reference_arrays(reference)))
 
@@ -100,4 +110,4 @@ def load_reference(path: str) -> dict[str, Distribution]:
 
 def _damaged(path: str, error: Exception) -> str:
     received = verbatim(f"{path} ({type(error).__name__}: {error})")
-    return three_part("a metrics file", received, "a file that rec_summary has written")
+    return three_part(_FILE, received, "a file that rec_summary has written")

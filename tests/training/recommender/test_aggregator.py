@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -248,3 +249,16 @@ def test_damaged_states_in_the_stream_are_reported_and_passed_over(tmp_path, see
     done = export_tensorboard(records, tmp_path / "logs")
     assert any("not merged" in note for note in done.notes)
     assert ("recommender/auc/lifetime", 5) in read_all(tmp_path / "logs" / "run" / "rank_0")
+
+
+def test_a_state_that_cannot_be_stored_is_named(tmp_path, caplog) -> None:
+    part, troubles = engine(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        part.work([batch(0)], report(1, final=True))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert troubles.counts == {"recommender metrics: saving the state": 1}
+    path = state_path(str(tmp_path), 0)
+    assert f"a metrics file is invalid. Received: {path}: File too large. Expected: " in caplog.text

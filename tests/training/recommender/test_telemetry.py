@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
@@ -358,11 +359,15 @@ def test_drift_is_measured_against_what_an_earlier_run_has_kept(tmp_path) -> Non
     assert reference == pytest.approx(before.mean())
 
 
-def test_a_second_training_goes_on_from_the_first(tmp_path) -> None:
+def test_a_second_training_goes_on_from_the_first(tmp_path, caplog) -> None:
     options = RecommenderMetrics(predictions=1, labels=2, report_steps=10)
+    caplog.set_level(logging.INFO)
     train(tmp_path / "records", options)
+    goes_on = f"recommender metrics go on from step {STEPS} of the training before "
+    assert goes_on not in caplog.text
     collector, _ = train(tmp_path / "records", options, steps=10)
     assert collector.troubles == {}
+    assert goes_on in caplog.text
     found = [
         value.scalar_value
         for event in events(tmp_path / "records")
