@@ -36,7 +36,7 @@ from rec_summary.training.collector.options import (
     CollectorOptions,
     check_specified,
 )
-from rec_summary.training.collector.session import Progress, TrainRun
+from rec_summary.training.collector.session import STOPPED_BY, Progress, TrainRun
 from rec_summary.training.collector.settings import network_settings, training_settings
 from rec_summary.training.collector.snapshots import metric_values
 from rec_summary.training.graphs import dataset_graph, graph_record
@@ -70,7 +70,7 @@ from rec_summary.values.summary import SCALAR, SummaryValue
 
 logger = logging.getLogger("rec_summary.training")
 
-_INTERRUPTS: Final = ("SIGINT", "SIGTERM", "KeyboardInterrupt", "SystemExit")
+_INTERRUPTS: Final = ("SIGINT", "SIGTERM", "KeyboardInterrupt", "SystemExit", STOPPED_BY)
 _SHOWN_PARAMETERS: Final = 8  # in an answer to a request
 
 
@@ -430,7 +430,9 @@ class SummaryCollector(Callback):
         """Applies the requests of `rec-summary control`, and records the answers in the lineage."""
         control, step = self._control, self._progress.step
         with self._troubles.attempt("control"):
-            answers = [self._carry_out(applied, run) for applied in control.apply(step)]
+            answers = [
+                self._carry_out(applied, run) for applied in control.apply(step, run.is_first_step)
+            ]
             with self._troubles.attempt("control"):
                 run.use(control.options, control.in_force())
             # Before the answers: a reader of an answer finds its settings in the lineage.

@@ -208,8 +208,12 @@ class Control:
         """Whether `apply` has something to do at a step."""
         return bool(self._arrived) or step >= self._next
 
-    def apply(self, step: int) -> list[Applied]:
+    def apply(self, step: int, is_first: bool = False) -> list[Applied]:
         """Applies what is due at a step, and replaces the options in force.
+
+        Args:
+            step: The step.
+            is_first: Whether it is the first of its run, which is always recorded.
 
         Returns:
             What is done; the caller does the actions of its requests.
@@ -230,8 +234,10 @@ class Control:
         for change in self._changes:
             self.options = changed(self.options, change.settings)
         freq = self.options.collect_freq
+        recorded = step if is_first else step + -step % freq
         applied = [
-            Applied(request, _text(request, step, freq), refusal) for request, refusal in due
+            Applied(request, _text(request, step, recorded, freq), refusal)
+            for request, refusal in due
         ]
         values = [
             f"{name} is {now} again"
@@ -255,8 +261,15 @@ class Control:
         return settings
 
 
-def _text(request: Request, step: int, freq: int) -> str:
-    """Returns what a request does, in a line; `freq` is the `collect_freq` in force."""
+def _text(request: Request, step: int, recorded: int, freq: int) -> str:
+    """Returns what a request does, in a line.
+
+    Args:
+        request: The request.
+        step: The step at which it is applied.
+        recorded: The first recorded step from there on.
+        freq: The `collect_freq` in force.
+    """
     parts = []
     if request.settings:
         words = {True: "on", False: "off"}
@@ -266,7 +279,7 @@ def _text(request: Request, step: int, freq: int) -> str:
         )
         until = _until(request, step)
         parts = [settings if until == math.inf else f"until step {until:,.0f}: {settings}"]
-        if {"histograms", "tensors"} & request.settings.keys() and step + -step % freq >= until:
+        if {"histograms", "tensors"} & request.settings.keys() and recorded >= until:
             parts[0] += f" (none of these steps is recorded: collect_freq is {freq})"
     parts += [f"lineage {name}={value}" for name, value in request.lineage.items()]
     parts += [request.note] if request.note else []

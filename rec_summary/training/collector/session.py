@@ -18,6 +18,8 @@ from rec_summary.training.lineage.lineage import describe_dataset, train_lineage
 from rec_summary.training.lineage.optimizers import find_optimizers
 from rec_summary.training.step_view import StepView, losses
 
+STOPPED_BY: Final = "rec-summary control"  # in the reason why a training has stopped
+
 _REASON_CHARS: Final = 500
 _MOST_TENSOR_STEPS: Final = 20  # in a run of known length
 _TENSOR_STEPS_PER_OCTAVE: Final = 10
@@ -125,7 +127,7 @@ class TrainRun:
 
     def stop(self, request: Request) -> None:
         """Ends the training in good order, after this step or at once if it waits for data."""
-        self.view.stop(f"rec-summary control, {request.author}")
+        self.view.stop(f"{STOPPED_BY}, {request.author}")
 
     def use(self, options: CollectorOptions, settings: Mapping[str, str]) -> None:
         """Goes on with other options.

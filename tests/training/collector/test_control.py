@@ -142,6 +142,16 @@ def test_a_span_without_a_recorded_step_is_named(begun: Control) -> None:
     assert texts(begun, 61)[-1] == "until step 62: gradients on"
 
 
+def test_the_first_step_of_a_training_is_recorded(tmp_path: Path) -> None:
+    collector = SummaryCollector(tmp_path)
+    network = ClickNet()
+    asks = Asks(tmp_path, collector, 1, settings={"tensors": "table"}, steps=2)
+    optimizer = nn.SGD(network.trainable_params(), learning_rate=0.1)
+    model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
+    model.train(1, bounded(5), callbacks=[asks, collector], dataset_sink_mode=False)
+    assert lineage(tmp_path, "note")[0].text == "until step 3: tensors table"
+
+
 def test_a_request_waits_for_its_step_and_says_when_it_is_late(begun: Control) -> None:
     ask(begun, settings={"collect_freq": 1}, at_step=50, steps=10)
     assert texts(begun, 40) == []
@@ -335,13 +345,19 @@ def test_gradients_are_measured_while_they_are_asked_for(tmp_path: Path) -> None
     assert lineage(tmp_path, "note")[0].text == "until step 35: gradients on"
 
 
-def test_mindspores_own_loop_is_ended_as_well(tmp_path: Path) -> None:
+def test_mindspores_own_loop_is_ended_as_well(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     collector = SummaryCollector(tmp_path)
     asks = Asks(tmp_path, collector, 3, actions=("stop",))
     click_model().train(2, bounded(10), callbacks=[asks, collector], dataset_sink_mode=False)
     last = lineage(tmp_path, "train_lineage")[-1].run_state
     assert statuses(tmp_path)[-1] == "STOPPED"
     assert (last.step, last.reason) == (3, "rec-summary control, alice@host")
+    assert caplog.messages[-1] == (
+        "SummaryCollector: training was interrupted (rec-summary control, alice@host); "
+        f"step 3 is the last one in {tmp_path}"
+    )
 
 
 def test_what_a_process_left_that_was_killed_is_overwritten(tmp_path: Path) -> None:
