@@ -193,7 +193,9 @@ def test_one_process_compacts_at_a_time(records: Path, kind: str, ending: str) -
     with commit.locked(str(records), 0, kind):
         assert not left.exists()
         assert (records / f".rec_summary.compaction-0.{ending}").exists()
+        left.touch()  # of the one that has the lock
         assert keep_within(str(records), 0, BUDGET, lock=kind) == []
+        assert left.exists()
     check(records, complete=True)
 
 

@@ -417,6 +417,12 @@ def test_reductions_grow_with_age_and_meet_the_target() -> None:
     assert max(old) < 1.01 * min(old)
 
 
+def test_no_bucket_is_wider_than_a_file_can_state() -> None:
+    steps = (0, (1 << 63) - 1)
+    piece = Piece(records=9, scalars=9, scalar_bytes=99, tags={"loss"}, steps=steps)
+    assert piece.widths(1e9).scalars == 62
+
+
 def test_files_of_writers_that_were_killed_at_their_beginning_become_one(tmp_path: Path) -> None:
     for stamp in (20, 10):
         (tmp_path / summary_name(stamp)).write_bytes(b"")

@@ -8,7 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from rec_summary.cli.commands.export import export
 from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from tests.support import event_files
@@ -278,17 +280,43 @@ def test_a_dataset_is_followed_until_it_is_asked_to_end(three_runs: Path, tmp_pa
     assert names == {"run=run_0", "run=run_1", "run=run_2"}
 
 
+_DATASET = ("--format", "parquet", "--follow")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--format", "csv", "--follow"), "--follow cannot be combined with --format csv"),
+        (("--format", "jsonl", "--follow"), "--follow cannot be combined with --format jsonl"),
+        (("--format", "csv", "--plugins", "scalars"), "--plugins cannot be combined with"),
+        (("--format", "parquet", "--tensors", "npy"), "--tensors cannot be combined with"),
+        (("--format", "csv", "--projector", "x"), "--projector cannot be combined with"),
+        (("--engine", "ray", "--follow"), "--engine cannot be combined with --follow"),
         (("--every", "5"), "--every needs --format parquet --follow"),
-        (("--format", "parquet", "--follow", "--jobs", "2"), "--jobs cannot be combined"),
+        (("--every", "5", "--follow"), "--every needs --format parquet --follow"),
+        (("--every", "5", "--format", "parquet"), "--every needs --format parquet --follow"),
+        ((*_DATASET, "--jobs", "2"), "--jobs cannot be combined with --format parquet --follow"),
+        (("--checkpoint", "x"), "--checkpoint needs --projector"),
     ],
 )
-def test_options_of_datasets_are_checked(
-    three_runs: Path, tmp_path: Path, options: tuple[str, ...], words: str
+def test_options_that_exclude_each_other(
+    source: Path, logdir: Path, options: tuple[str, ...], words: str
 ) -> None:
-    done = run("export", three_runs, tmp_path / "out", *options)
-    assert done.returncode == 2
-    assert words in flat(done.stderr)
+    done = CliRunner().invoke(export, [str(source), str(logdir), *options])
+    assert done.exit_code == 2
+    assert words in flat(done.output)
+
+
+def test_a_dataset_is_not_written_to_a_url(source: Path) -> None:
+    done = CliRunner().invoke(export, [str(source), "memory://bucket/out", *_DATASET])
+    assert done.exit_code == 2
+    assert "needs a local DEST" in flat(done.output)
+
+
+def test_a_selection_of_tables_is_passed_on(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        steps = (event(step, scalar("loss", step), scalar("auc", step)) for step in (1, 2, 3))
+        write_segment(tmp_path / "run", *steps, rank=rank)
+    which = ("--tags", "loss", "--ranks", "1", "--since", "2", "--until", "2")
+    done = run("export", tmp_path / "run", tmp_path / "out", "--format", "jsonl", *which)
+    assert done.returncode == 0, done.stderr
+    assert "scalars.jsonl: 1 row\n" in done.stdout
