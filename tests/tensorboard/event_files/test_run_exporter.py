@@ -314,6 +314,20 @@ def test_what_an_export_removes_is_reported_and_a_run_without_values_gets_nothin
     assert not (logdir / "empty").exists()
 
 
+def test_the_table_and_the_layout_are_written_again_behind_a_restart(
+    records: Path, logdir: Path
+) -> None:
+    """One of TensorBoard's loaders forgets them there, as they have no later step."""
+    ended = lineage(train_lineage=train(status=RunState.FINISHED, step=3))
+    losses = [event(step, scalar("loss", step)) for step in (1, 2, 3)]
+    write_segment(records / "run", *losses, ended)
+    export_tensorboard(records, logdir)
+    write_segment(records / "run", *losses[1:])
+    export_tensorboard(records, logdir)
+    tags = [value.tag for *_, value in event_files.values(logdir / "run")]
+    assert (tags.count("lineage"), tags.count(LAYOUT)) == (2, 2)
+
+
 def test_a_session_is_running_and_later_finished(records: Path, logdir: Path) -> None:
     run = records / "run"
     state = train(status=RunState.RUNNING, step=1)
