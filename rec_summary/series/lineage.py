@@ -169,7 +169,12 @@ class Lineage:
         return [note for note in self.notes if note.kind == NOTE]
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
-        """Adds an evaluation made at `step`."""
+        """Adds an evaluation made at `step`.
+
+        The step is 0 if it is not known: MindSpore does not record it, and a process that trained
+        nothing may not know it. Such evaluations count in their order, as long as none has a step.
+        Behind others they supersede none.
+        """
         metrics = {name: (numeric(value), _shown(value)) for name, value in metrics_of(evaluation)}
         self.last_time = wall_time
         self.evaluations += 1
@@ -177,18 +182,23 @@ class Lineage:
         size = max(evaluation.valid_dataset_size64, data.valid_dataset_size)
         if data.valid_dataset_path or size:
             self.valid_dataset = (valid(data.valid_dataset_path), size)
-        # MindSpore does not record the step; its evaluations count in their order.
-        place = np.array([step or self.evaluations])
         for name, (number, text) in metrics.items():
-            if name in self.metrics or len(self.metrics) < MOST_ENTRIES:
-                values = np.array([math.nan if number is None else number])
-                series = self.best.setdefault(name, BestSeries())
-                series.extend(
-                    name, Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values)
-                )
-                self.metrics[name] = Metric(step, text)
-                for at, _, best in series.points[-1:]:
-                    self.metrics[name] = Metric(step, text, best, at if step else None)
+            if name not in self.metrics and len(self.metrics) >= MOST_ENTRIES:
+                continue
+            known = self.metrics.get(name)
+            if known is None or known.best_step is None:
+                if step:
+                    self.best[name] = BestSeries()
+            elif not step:
+                self.metrics[name] = known._replace(value=text)
+                continue
+            place = np.array([step or self.evaluations])
+            values = np.array([math.nan if number is None else number])
+            series = self.best.setdefault(name, BestSeries())
+            series.extend(name, Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values))
+            self.metrics[name] = Metric(step, text)
+            for at, _, best in series.points[-1:]:
+                self.metrics[name] = Metric(step, text, best, at if step else None)
 
 
 def metrics_of(evaluation: EvaluationLineage) -> Iterator[tuple[str, Any]]:

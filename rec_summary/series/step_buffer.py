@@ -20,6 +20,8 @@ _INFINITE: Final = 1 << 64  # more than any step
 _HELD_VALUES: Final = 4096
 _HELD_BYTES: Final = 1 << 24
 
+EVALUATION: Final = "eval/"
+"""The beginning of the tags of evaluations."""
 
 STEADY: Final = frozenset((SCALAR, HISTOGRAM))
 """The kinds that are recorded step by step."""
@@ -74,6 +76,9 @@ class StepBuffer:
     A series of scalars or histograms whose steps go back means that training was started
     again, from a checkpoint or from the beginning: what was recorded from there on is
     superseded. Other kinds, such as landscapes, may be recorded at any time for any step.
+
+    A record at step 0 with nothing but evaluations supersedes nothing: it is by a process that
+    trained nothing and did not know the step. Its values are left out if their series have others.
 
     A new start may begin with such values. So the values at the beginning of a file, or behind a
     step back, are remembered until the next value of a known series of scalars or histograms.
@@ -196,6 +201,7 @@ class StepBuffer:
         last = self._last
         taken = []
         is_known = False
+        trained = step != 0 or not all(value.tag.startswith(EVALUATION) for value in record.values)
         for recorded in record.values:
             kind, tag, _, _ = recorded
             if len(tag) > LONGEST_TAG:
@@ -206,6 +212,13 @@ class StepBuffer:
                 if reached is None and len(last) >= MOST_SERIES:
                     what = f"a tag beyond the first {MOST_SERIES:,} of the run; skipped: {tag!r}"
                     self._report.problem(record.path, record.offset, what)
+                    continue
+                if not trained and reached is not None and reached > 0:
+                    self._report.note(
+                        f"run {printable(self._run)}: an evaluation is recorded at step 0, by a "
+                        "process that trained nothing; it is left out of the series (`rec-summary "
+                        "lineage` shows it)"
+                    )
                     continue
                 is_known |= reached is not None
                 if reached is not None and reached > step and self._is_in_force(kind, tag, reached):

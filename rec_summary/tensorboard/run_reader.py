@@ -238,8 +238,9 @@ class RunReader(FileReader):
 
     def _take_evaluation(self, rank: int, record: Record, lineage: Lineage) -> None:
         evaluation = record.event.evaluation_lineage
-        # MindSpore does not state the step of an evaluation: the last one so far is taken.
-        step = evaluation.train_step if evaluation.HasField("train_step") else self._state.reached
+        # MindSpore states no step, and a process that trained nothing may state 0: the last one so
+        # far is taken.
+        step = evaluation.train_step or max(self._state.reached, self._state.furthest)
         self._state.furthest = max(self._state.furthest, step, key=abs)
         lineage.take_evaluation(evaluation, step, record.wall_time)
         if self._state.evaluating_rank is None:

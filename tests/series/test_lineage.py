@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary._pb.lineage_pb2 import EvaluationLineage, LineageEvent, RunState, UserDefinedInfo
-from rec_summary.series.lineage import Lineage, flattened, metrics_of, numeric
+from rec_summary.series.batch import Record
+from rec_summary.series.lineage import Lineage, flattened, metrics_of, numeric, take
+from rec_summary.series.report import Report
 from tests.support.record_dirs import START, custom, lineage, train
 from tests.support.versions import needs_lenient_strings
 
@@ -112,6 +114,33 @@ def test_metrics_of_any_depth_are_taken(depth: int) -> None:
     evaluation = EvaluationLineage(metric='{"deep": ' + "[" * depth + "]" * depth + "}")
     gathered.take_evaluation(evaluation, 1, START)
     assert gathered.evaluations == 1
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "expected"),
+    [
+        pytest.param([(20, 0.9), (40, 0.95), (60, 0.93)], (60, "0.93", 0.95, 40), id="steps"),
+        pytest.param([(20, 0.9), (40, 0.95), (30, 0.8)], (30, "0.8", 0.9, 20), id="restart"),
+        pytest.param([(20, 0.9), (40, 0.95), (0, 0.1)], (40, "0.1", 0.95, 40), id="step 0"),
+        pytest.param([(0, 0.5), (20, 0.4)], (20, "0.4", 0.4, 20), id="before the training"),
+        pytest.param([(0, 0.5), (0, 0.4)], (0, "0.4", 0.5, None), id="twice before it"),
+        pytest.param([(None, 0.9), (None, 0.8)], (0, "0.8", 0.9, None), id="of MindSpore"),
+        pytest.param([(1000, 0.95), (None, 0.1)], (1000, "0.1", 0.95, 1000), id="mixed"),
+        pytest.param([(None, 0.95), (1, 0.1)], (1, "0.1", 0.1, 1), id="steps behind none"),
+        pytest.param(
+            [(None, 0.5), (None, 0.95), (2, 0.1), (3, 0.2)], (3, "0.2", 0.2, 3), id="both"
+        ),
+    ],
+)
+def test_an_evaluation_supersedes_those_of_later_steps_only(
+    evaluations: list[tuple[int | None, float]], expected: tuple[object, ...]
+) -> None:
+    gathered, report = Lineage(), Report()
+    for number, (step, auc) in enumerate(evaluations):
+        message = EvaluationLineage(metric=f'{{"auc": {auc}}}', train_step=step)
+        event = lineage(START + number, evaluation_lineage=message)
+        assert take(gathered, Record("file", number, 1, START + number, event), report)
+    assert gathered.metrics == {"auc": expected}
 
 
 def test_evaluations_leave_their_last_values() -> None:

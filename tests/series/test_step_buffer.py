@@ -95,6 +95,29 @@ def test_steps_that_go_back_are_reported_each_time_and_noted_once() -> None:
     assert "steps go back (first from 5 to 2)" in note
 
 
+def test_an_evaluation_by_a_process_that_trained_nothing_is_no_restart() -> None:
+    trained = [(20, 0.0, [("loss", 0.5), ("eval/auc", 0.75)]), (40, 0.0, [("eval/auc", 0.875)])]
+    recorder = Recorder().add(*trained, (0, 1.0, [("eval/auc", 0.25), ("eval/mae", 0.5)]))
+    recorder.flush()
+    assert recorder.restarts == []
+    assert recorder.emitted == [*trained, (0, 1.0, [("eval/mae", 0.5)])]
+    [note] = recorder.report.notes
+    assert note == (
+        "run run: an evaluation is recorded at step 0, by a process that trained nothing; it is "
+        "left out of the series (`rec-summary lineage` shows it)"
+    )
+    recorder.add((0, 2.0, [("eval/auc", 0.5)]), (41, 3.0, [("loss", 0.25)]))
+    recorder.flush()
+    assert recorder.restarts == []
+    assert recorder.emitted[-1] == (41, 3.0, [("loss", 0.25)])
+
+
+def test_a_training_that_begins_at_step_0_again_is_a_restart_with_its_evaluation() -> None:
+    first = [(step, 0.0, [("eval/auc", step), ("loss", step)]) for step in (0, 1, 2)]
+    recorder = Recorder().add(*first, *first[:1])
+    assert recorder.restarts == [0]
+
+
 @pytest.mark.parametrize(("count", "nbytes"), [(4096, 10), (16, 1 << 20)])
 def test_a_step_without_end_is_passed_on_in_parts(count: int, nbytes: int) -> None:
     buffer, sizes = StepBuffer("run", Report()), []

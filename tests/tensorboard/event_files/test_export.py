@@ -220,6 +220,18 @@ def test_evaluations_of_mindspore_belong_to_the_last_step(tmp_path: Path, logdir
     assert event_files.scalars(logdir / "run" / "eval", "auc") == [(7, 0.5)]
 
 
+def test_an_evaluation_by_a_process_that_trained_nothing_supersedes_none(
+    tmp_path: Path, logdir: Path
+) -> None:
+    evaluations = (
+        lineage_pb2.EvaluationLineage(metric=f'{{"auc": {auc}}}', train_step=step)
+        for step, auc in ((20, 0.5), (40, 0.75), (0, 0.25))
+    )
+    write_segment(tmp_path / "run", *(lineage(evaluation_lineage=each) for each in evaluations))
+    export_tensorboard(tmp_path / "run", logdir)
+    assert event_files.scalars(logdir / "run" / "eval", "auc") == [(20, 0.5), (40, 0.25)]
+
+
 def test_ranks_after_the_first_have_their_own_text_and_no_second_session(
     tmp_path: Path, logdir: Path
 ) -> None:
