@@ -23,13 +23,15 @@ from google.protobuf.message import DecodeError
 from msgspec import Meta, Struct
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState, TrainLineage
+from rec_summary._pb.summary_pb2 import Event
 from rec_summary.errors import RecordError
 from rec_summary.records.files import FILE_MODE, make_directory, read_plain, write_atomically
 from rec_summary.records.format.names import Kind, this_host
 from rec_summary.records.liveness import open_record_files, writer_is_alive
 from rec_summary.records.locks import file_lock
 from rec_summary.records.reading.reader import RecordReader
-from rec_summary.records.reading.runs import list_files
+from rec_summary.records.reading.repair import find_record, sound_records
+from rec_summary.records.reading.runs import RecordFile, list_files
 from rec_summary.records.writing.segment import is_open_here
 
 logger = logging.getLogger("rec_summary.training")
@@ -45,6 +47,7 @@ WAYS: Final = (SIBLING, SAME, NEW)
 _LOCK_SECS: Final = 10.0
 _JOIN_SECS: Final = 600.0  # between the starts of two ranks of one training
 _MOST_BYTES: Final = 1 << 26  # some 20,000 ranks
+_TAILS: Final = (1 << 18, 1 << 22, 1 << 26)  # bytes at the end of a record file
 
 _NETWORK: Final = ("network", "parameters")  # the settings that say what is trained
 _LONGEST_SHOWN: Final = 40
@@ -160,14 +163,6 @@ def evaluation_directory(named: str, network: Settings) -> str:
     return path
 
 
-def last_step(directory: str) -> int:
-    """Returns the step in the last train lineage of a directory; 0 if there is none."""
-    step = 0
-    for lineage in _train_lineages(directory):
-        step = lineage.run_state.step
-    return step
-
-
 def _trainings(named: str) -> Iterator[str]:
     """Yields the directories in which trainings record if this directory is named."""
     yield named
@@ -182,6 +177,61 @@ def _trainings(named: str) -> Iterator[str]:
 def _directories_below(named: str) -> list[str]:
     with os.scandir(named) as entries:
         return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+
+
+def last_step(directory: str, rank: int) -> int:
+    """Returns the last step that a rank has recorded in a directory; 0 if there is none.
+
+    It is that of its last scalar or histogram, or without these that of the last train lineage.
+    """
+    files = (file for file in list_files(directory) if file.name.kind is Kind.SUMMARY)
+    for file in reversed([file for file in files if file.name.rank == rank]):
+        with contextlib.suppress(OSError):
+            if step := _last_step_of(file):
+                return step
+    step = 0
+    for lineage in _train_lineages(directory):
+        step = lineage.run_state.step
+    return step
+
+
+def _last_step_of(file: RecordFile) -> int:
+    """Returns the step of the last scalar or histogram of a file, which may be large and torn."""
+    for nbytes in _TAILS:
+        start = max(file.nbytes - nbytes, 0)
+        offset = find_record(file.path, start) if start else 0
+        if offset is None:
+            continue
+        with RecordReader(file.path, offset) as reader:
+            payloads = [payload for _, payload in sound_records(reader)]
+        for payload in reversed(payloads):
+            with contextlib.suppress(DecodeError):
+                event = Event.FromString(payload)
+                kinds = {value.WhichOneof("value") for value in event.summary.value}
+                # An evaluation at step 0 is by a process that did not know the step.
+                if event.step and not kinds.isdisjoint(("scalar_value", "histogram")):
+                    return int(event.step)
+    return 0
+
+
+def announce_superseded(directory: str, step: int, before: int) -> None:
+    """Logs which records a training supersedes, and how it would go on behind them.
+
+    Args:
+        directory: The directory of the training.
+        step: The first step of the training.
+        before: The last step that was recorded there before it.
+    """
+    logger.warning(
+        "SummaryCollector: this training begins at step %d, and %s has records up to step %d: "
+        "those from step %d on are superseded. If the training continues from a checkpoint of a "
+        "later step N, use online_train(..., initial_step=N), or train(..., initial_epoch=...); to "
+        "keep these records, use SummaryCollector(..., run_directory='new')",
+        step,
+        directory,
+        before,
+        step,
+    )
 
 
 def other_writer(directory: str, rank: int) -> str | None:

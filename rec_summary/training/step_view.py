@@ -33,7 +33,10 @@ class StepView:
 
     @property
     def step(self) -> int:
-        """Steps since this call of train began; in sink mode it grows by the sink size."""
+        """Steps since this call of train began, and before it if the caller counts these.
+
+        In sink mode it grows by the sink size.
+        """
         return int(self._args.get("cur_step_num") or 0)
 
     @property

@@ -30,8 +30,10 @@ from rec_summary.training.run_directory import (
     Participant,
     announce,
     chosen_directory,
+    last_step,
     other_writer,
 )
+from tests.support.record_dirs import event, histo, lineage, picture, scalar, train, write_segment
 from tests.support.waiting import PATIENCE_SECS
 
 SETTINGS = {"network": "Net", "learning_rate": "0.1", "batch_size": "64"}
@@ -301,6 +303,31 @@ def test_another_process_is_named(training: Training, kind: str) -> None:
     else:
         assert other.startswith("the process that writes events.out.events.summary.")
     assert other_writer(str(training.named), 0) is None
+
+
+def test_the_last_step_is_that_of_the_last_scalar_or_histogram(tmp_path: Path) -> None:
+    assert last_step(str(tmp_path), 0) == 0
+    train_event = lineage(train_lineage=train(step=17))
+    write_segment(tmp_path, train_event)
+    assert last_step(str(tmp_path), 0) == 17  # nothing else was recorded
+    steps = [*range(1, 901), *range(701, 751)]
+    write_segment(tmp_path, *(event(step, scalar("loss", step)) for step in steps), train_event)
+    assert last_step(str(tmp_path), 0) == 750
+    write_segment(tmp_path, event(760, histo("weight", [1.0])), event(900, picture("input")))
+    assert last_step(str(tmp_path), 0) == 760
+    write_segment(tmp_path, event(0, scalar("eval/auc", 0.5)))
+    assert last_step(str(tmp_path), 0) == 760
+    write_segment(tmp_path, event(5, scalar("loss", 1)), rank=1)
+    assert (last_step(str(tmp_path), 0), last_step(str(tmp_path), 1)) == (760, 5)
+
+
+@pytest.mark.parametrize("nbytes", [10, 300_000, 5_000_000])
+def test_the_last_step_of_a_torn_file_is_found_from_its_end(tmp_path: Path, nbytes: int) -> None:
+    large = scalar("t" * nbytes, 1)
+    summary, _ = write_segment(tmp_path, *(event(step, large) for step in (1, 2, 3)))
+    with open(summary, "r+b") as file:
+        file.truncate(os.path.getsize(summary) - 1)
+    assert last_step(str(tmp_path), 0) == 2
 
 
 def test_lines(caplog: pytest.LogCaptureFixture) -> None:

@@ -60,6 +60,7 @@ from rec_summary.training.run_directory import (
     Choice,
     Participant,
     announce,
+    announce_superseded,
     chosen_directory,
     evaluation_directory,
     last_step,
@@ -107,8 +108,9 @@ class SummaryCollector(Callback):
     goes on there. Another training does not mix with it: it records in a directory beside it, and
     one line says so. `docs/options.md` describes the choice.
 
-    Steps never restart within one collector: a second call of `train` continues the count.
-    `docs/options.md` compares each option with MindSpore's.
+    Steps never restart within one collector: a second call of `train` continues the count. In
+    another process, `online_train(..., initial_step=)` and `train(..., initial_epoch=)` say where
+    the count goes on. `docs/options.md` compares each option with MindSpore's.
 
     Example:
         model.online_train(stream, callbacks=[SummaryCollector("records", collect_freq=10)])
@@ -222,6 +224,7 @@ class SummaryCollector(Callback):
         self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
+        self._recorded_step = 0  # the last one in the directory before this training
         self._rank, self._rank_size = 0, 1
         self._checkpoints: LandscapeCheckpoints | None = None
 
@@ -292,6 +295,7 @@ class SummaryCollector(Callback):
                 "each training, once among its callbacks",
             )
         self._control.reset()
+        self._recorded_step = progress.step
         run = TrainRun(view, environment, progress, options, self._troubles)
         choice = self._begin(view, environment, run)
         progress.start_time = progress.start_time or time.time()
@@ -339,6 +343,8 @@ class SummaryCollector(Callback):
         begun = time.monotonic()
         view = StepView(run_context)
         step = run.end_step(view)
+        if run.is_first_step and step <= self._recorded_step and self._rank == 0:
+            announce_superseded(self.summary_dir, step, self._recorded_step)
         if self._control.is_due(step):
             self._apply_requests(run)
         if run.is_first_step and self._options.collect.graph:
@@ -381,11 +387,14 @@ class SummaryCollector(Callback):
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files if training has not."""
         operators.deliver()  # the values of the training step that has just ended
-        options = self._options
-        if self._is_new and options.run_directory != SAME:
-            network = network_settings(StepView(run_context), self._troubles)
-            self._recorder.directory = evaluation_directory(options.files.directory, network)
-        self._open(lineage.this_environment())
+        options, environment = self._options, lineage.this_environment()
+        if self._is_new:
+            if options.run_directory != SAME:
+                network = network_settings(StepView(run_context), self._troubles)
+                self._recorder.directory = evaluation_directory(options.files.directory, network)
+            with self._troubles.attempt("the last step"):
+                self._recorded_step = last_step(self.summary_dir, environment.rank)
+        self._open(environment)
 
     @_guarded
     def on_eval_step_begin(self, run_context: Any) -> None:
@@ -413,6 +422,9 @@ class SummaryCollector(Callback):
         named, lock = options.files.directory, options.files.durability.lock
         with chosen_directory(named, options.run_directory, environment.rank, who, lock) as choice:
             self._recorder.directory = choice.path
+            if choice.continues:
+                with self._troubles.attempt("the last step"):
+                    self._recorded_step = last_step(choice.path, environment.rank)
             self._open(environment)
         if self._recorder.is_open:
             announce(named, choice, environment.rank)
@@ -562,8 +574,7 @@ class SummaryCollector(Callback):
         if not isinstance(metrics, Mapping) or metrics is self._evaluated:
             return  # in `fit`, a subclass receives it in both hooks
         self._evaluated = metrics
-        # Of a training by another process, the step it has reached.
-        step = self._progress.step or last_step(self.summary_dir)
+        step = self._progress.step or self._recorded_step
         if self._options.collect.metric:
             values = metric_values(metrics)
             if values:

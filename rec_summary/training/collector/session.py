@@ -117,6 +117,8 @@ class TrainRun:
         self.snapshots = Snapshots(options, view, self.optimizers, troubles)
         self._total = view.total_steps
         self.data = describe_dataset(view.get("train_dataset"), troubles)
+        self._counted = progress.step  # the last step of which samples are counted
+        progress.step = view.step or progress.step  # `online_train(initial_step=700)`
         self._offset = progress.step - view.step
         self._outputs: Any = None  # of the last step; `view` has those of an evaluation in `fit`
         self._steps_seen = 0
@@ -163,8 +165,8 @@ class TrainRun:
         self._outputs = view.outputs
         step = self._offset + view.step
         batch = view.samples
-        self.progress.samples += batch * max(step - self.progress.step, 1)
-        self.progress.step = step
+        self.progress.samples += batch * max(step - self._counted, 1)
+        self.progress.step = self._counted = step
         self._steps_seen += 1
         if self.is_first_step and batch:
             self.data = describe_dataset(view.get("train_dataset"), self._troubles, batch)

@@ -57,6 +57,7 @@ class OnlineRun:
     def __post_init__(self) -> None:
         self._context = RunContext(self.parameters)
         self._steps_in_pass = 0
+        self._initial_step = self.parameters.cur_step_num
 
     def feed(self, dataset: Dataset) -> None:
         """Trains with batches that the host fetches."""
@@ -185,7 +186,7 @@ class OnlineRun:
             "The data source is exhausted: a whole pass gave no batch. Training ends after %d "
             "steps in %d %s. A source that can be read again, such as a generator function, is "
             "repeated.",
-            self.parameters.cur_step_num,
+            self.parameters.cur_step_num - self._initial_step,
             passes,
             "pass" if passes == 1 else "passes",
         )

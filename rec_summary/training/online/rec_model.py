@@ -11,7 +11,7 @@ from mindspore.dataset import Dataset
 from mindspore.train import Model
 from mindspore.train.callback import Callback
 
-from rec_summary.checks import check_bool, check_type
+from rec_summary.checks import check_bool, check_int, check_type
 from rec_summary.errors import three_part
 from rec_summary.training import _mindspore, operators
 from rec_summary.training.online.loop import UNBOUNDED, OnlineRun
@@ -120,6 +120,8 @@ class RecModel(Model):
         callbacks: Callback | list[Callback] | None = None,
         dataset_sink_mode: bool = True,
         sink_size: int = 1,
+        *,
+        initial_step: int = 0,
     ) -> None:
         """Trains until a callback, a signal or the end of the data stops it.
 
@@ -157,16 +159,21 @@ class RecModel(Model):
             dataset_sink_mode: Whether the device takes the data from a queue. Each step is then
                 an epoch, as in the original. On CPU the host always fetches the data.
             sink_size: Batches for each sink; only 1 is supported.
+            initial_step: The step of the checkpoint from which the training continues. Steps are
+                counted from there on, in all callbacks, so that records go on behind this step.
+                You load the checkpoint.
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: `sink_size` is not 1 in sink mode; sink mode is used with a GraphCell; or
-                there is a `loss_fn` and a batch does not have two elements.
+            ValueError: `sink_size` is not 1 in sink mode; sink mode is used with a GraphCell;
+                `initial_step` is negative; or there is a `loss_fn` and a batch does not have two
+                elements.
             RuntimeError: `train_dataset` belongs to another model, or the data source raised.
             SystemExit: After SIGTERM.
             KeyboardInterrupt: After Ctrl-C.
         """
         self._check_online_arguments(train_dataset, callbacks, dataset_sink_mode, sink_size)
+        initial_step = check_int("initial_step", initial_step, least=0)
         _mindspore.device_number_check(self._parallel_mode, self._device_number)
         callback_list = self._transform_callbacks(callbacks)
         self._check_methods_for_custom_callbacks(callback_list, "train")
@@ -184,6 +191,7 @@ class RecModel(Model):
                 sink=sink,
                 signals=signals,
                 stream=stream,
+                initial_step=initial_step,
             )
         _mindspore.clear_parallel_context(self._network)
         signals.raise_received()
@@ -198,11 +206,13 @@ class RecModel(Model):
         sink: bool,
         signals: StopSignals,
         stream: OpenStream,
+        initial_step: int,
     ) -> None:
         if self._parameter_broadcast:
             self._train_network.set_broadcast_flag()
         size = 1 if sink else batches_in_pass(train_dataset)
         parameters = self._callback_parameters(train_dataset, callbacks, sink, size)
+        parameters.cur_step_num = initial_step
         with _mindspore.CallbackManager(parameters.list_callback) as manager:
             run = OnlineRun(self, manager, parameters, signals, stream)
             train = run.sink if sink else run.feed

@@ -177,6 +177,64 @@ def test_a_resumed_run_goes_on_where_its_epochs_do(tmp_path):
     assert list(scalars(tmp_path, "loss/auto")) == [9, 10, 11, 12]
 
 
+def test_an_online_training_goes_on_behind_its_initial_step(tmp_path):
+    landscape = {"unit": "step", "intervals": [[701, 702, 703]]}
+    specified = {"collect_landscape": landscape}
+    collector = SummaryCollector(tmp_path, collect_freq=1, collect_specified_data=specified)
+    journal = Journal(stop_after=702)
+    click_model().online_train(stream(), callbacks=[collector, journal], initial_step=700)
+    assert list(scalars(tmp_path, "loss/auto")) == [701, 702]
+    assert [item.run_state.step for item in lineage(tmp_path, "train_lineage")] == [700, 701, 702]
+    assert lineage(tmp_path, "train_lineage")[-1].run_state.samples == 702 * BATCH
+    assert len([*tmp_path.rglob("*_702_step.ckpt")]) == 1
+
+
+def test_a_training_below_recorded_steps_says_what_it_supersedes(tmp_path, caplog):
+    def train(last, **arguments):
+        caplog.clear()
+        collector = SummaryCollector(tmp_path, collect_freq=1)
+        callbacks = [collector, Journal(stop_after=last)]
+        click_model().online_train(stream(), callbacks=callbacks, **arguments)
+        return [text for text in caplog.messages if "superseded" in text]
+
+    assert train(9) == []
+    assert train(12, initial_step=9) == []
+    assert train(14, initial_step=10) == [
+        f"SummaryCollector: this training begins at step 11, and {tmp_path} has records up to "
+        "step 12: those from step 11 on are superseded. If the training continues from a "
+        "checkpoint of a later step N, use online_train(..., initial_step=N), or train(..., "
+        "initial_epoch=...); to keep these records, use SummaryCollector(..., run_directory='new')"
+    ]
+    [line] = train(2)
+    assert "begins at step 1, and" in line
+    assert "records up to step 14" in line
+
+
+def test_a_second_call_below_the_steps_of_the_first_says_so(tmp_path, caplog):
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    model = click_model()
+    model.train(2, bounded(4), callbacks=collector)
+    model.train(1, bounded(4), callbacks=collector)
+    assert "superseded" not in caplog.text
+    model.online_train(stream(), [collector, Journal(stop_after=6)], initial_step=5)
+    [line] = [text for text in caplog.messages if "superseded" in text]
+    assert "begins at step 6, and" in line
+    assert "records up to step 12" in line
+
+
+def test_an_evaluation_alone_is_recorded_at_the_last_step_of_its_training(tmp_path):
+    click_model(metrics={"mae"}).fit(
+        2, bounded(3), bounded(2), callbacks=SummaryCollector(tmp_path)
+    )
+    for _ in range(2):
+        collector = SummaryCollector(tmp_path)
+        result = click_model(metrics={"mae"}).eval(bounded(2), callbacks=collector)
+        assert events(tmp_path)[-1].step == 6
+        [value] = events(tmp_path)[-1].summary.value
+        assert (value.tag, value.scalar_value) == ("eval/mae", np.float32(result["mae"]))
+        assert lineage(tmp_path, "evaluation_lineage")[-1].train_step == 6
+
+
 @pytest.mark.parametrize("subclass", [False, True])
 def test_fit_records_training_steps_and_each_evaluation_once(tmp_path, subclass):
     # MindSpore calls a class named SummaryCollector in fit's evaluations not at all

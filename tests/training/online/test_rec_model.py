@@ -210,6 +210,26 @@ def test_a_source_that_can_be_read_once_ends_training_with_a_note(
     assert "3 steps" in note
 
 
+def test_steps_go_on_behind_the_step_of_a_checkpoint(
+    model: RecModel, notes: pytest.LogCaptureFixture
+) -> None:
+    journal = Journal()
+
+    model.online_train(stream(iter([batch_of_clicks()] * 2)), journal, initial_step=700)
+
+    parameters = journal.parameters
+    steps = {hook: [each["cur_step_num"] for each in parameters[hook]] for hook in parameters}
+    assert steps == {
+        "begin": [700],
+        "epoch_begin": [700],
+        "step_begin": [701, 702],
+        "step_end": [701, 702],
+        "epoch_end": [702],
+        "end": [702],
+    }
+    assert "2 steps" in noted(notes, "WARNING")[0]
+
+
 def test_a_source_that_gives_nothing_ends_training_with_a_note(
     model: RecModel, notes: pytest.LogCaptureFixture
 ) -> None:
@@ -355,6 +375,9 @@ def test_online_train_works_outside_of_the_main_thread(model: RecModel) -> None:
         ({"callbacks": "LossMonitor"}, TypeError, "callbacks is invalid. Received: 'LossMonitor'"),
         ({"callbacks": [LossMonitor(), 1]}, TypeError, "callbacks is invalid"),
         ({"dataset_sink_mode": 1}, TypeError, "dataset_sink_mode is invalid. Received: 1"),
+        ({"initial_step": 1.5}, TypeError, "initial_step is invalid. Received: 1.5"),
+        ({"initial_step": True}, TypeError, "initial_step is invalid. Received: True"),
+        ({"initial_step": -1}, ValueError, "initial_step is invalid. Received: -1. Expected: an"),
         ({"sink_size": 1.0}, TypeError, "sink_size is invalid. Received: 1.0"),
         ({"sink_size": True}, TypeError, "sink_size is invalid. Received: True"),
         ({"sink_size": 2}, ValueError, "sink_size is invalid. Received: 2. Expected: 1"),
