@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -73,10 +72,12 @@ def test_a_name_is_read_whole_unless_it_is_no_name(tmp_path: Path) -> None:
 
 def test_the_file_is_closed(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
-    for data in (DATA, b"not a checkpoint"):
-        with contextlib.suppress(CheckpointError), opened(tmp_path, data):
-            assert len(os.listdir("/proc/self/fd")) == len(before) + 1
+    with opened(tmp_path, DATA) as kept:
+        assert len(os.listdir("/proc/self/fd")) == len(before) + 1
+    with pytest.raises(CheckpointError) as error:  # it keeps the object, with the file
+        opened(tmp_path, b"not a checkpoint")
     assert os.listdir("/proc/self/fd") == before
+    del kept, error
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 48))
