@@ -173,6 +173,8 @@ class MetricsServer:
 class _Server(ThreadingHTTPServer):
     """One thread for each client, and a limit to both clients and their time."""
 
+    request_queue_size = _MOST_CLIENTS  # a client that finds no place asks again a second later
+
     def __init__(self, address: tuple[str, int], handler: Any) -> None:
         self._room = threading.BoundedSemaphore(_MOST_CLIENTS)
         self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]

@@ -240,8 +240,6 @@ def test_clients_that_send_a_byte_now_and_then_are_given_up(
 ) -> None:
     # Shorter than the time that a byte may take: each byte comes soon enough.
     monkeypatch.setattr(prometheus, "_CLIENT_SECS", 0.5)
-    # They come faster than they are accepted; one that finds no place asks again a second later.
-    monkeypatch.setattr(prometheus._Server, "request_queue_size", prometheus._MOST_CLIENTS)
     server = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", 0)
     slow = []
     for _ in range(prometheus._MOST_CLIENTS):
