@@ -10,7 +10,7 @@ import urllib.parse
 from typing import Final
 
 STORES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss")
-"""Schemes of object stores. They have no directories, and no port behind a colon."""
+"""Schemes of object stores. They have no directories, and no port after a colon."""
 
 _WORD: Final = re.compile(r"[^\s'\"<>]+")
 _USER: Final = re.compile(r"([^/?#@:]*:(?:[^/?#]*|(?!\d+/)[^?#]*?))@")  # keys may have a `/`

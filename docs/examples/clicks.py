@@ -47,11 +47,11 @@ class Clicks:
         self._stream = ClickStream(source.chunks, source.vocabulary, batch_size)
 
     def endless(self, skip: int = 0) -> GeneratorDataset:
-        """Returns a data set without an end, behind the first `skip` batches."""
+        """Returns a data set without an end, after the first `skip` batches."""
         return self._dataset(skip, None)
 
     def some(self, batches: int, skip: int = 0) -> GeneratorDataset:
-        """Returns a data set of `batches` batches, behind the first `skip`."""
+        """Returns a data set of `batches` batches, after the first `skip`."""
         return self._dataset(skip, skip + batches)
 
     def batches(self, count: int) -> Iterator[Batch]:

@@ -100,7 +100,7 @@ class Accuracy(mindspore.train.Metric):
 
 
 def main() -> None:
-    """Trains for two epochs on the first batches, evaluates on those behind them."""
+    """Trains for two epochs on the first batches, evaluates on those after them."""
     options = arguments(__doc__, "records/deepfm", 200)
     mindspore.set_seed(1)
     mindspore.set_context(mode=mindspore.GRAPH_MODE)  # faster, and its graph is recorded

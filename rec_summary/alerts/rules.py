@@ -375,7 +375,7 @@ class _Parser:
         return amount * SECONDS[unit[1].lower()]
 
     def _take(self, pattern: str) -> re.Match[str] | None:
-        """Moves behind a pattern, and white space, if it is next."""
+        """Moves past a pattern, and white space, if it is next."""
         match = re.compile(rf"(?s:{pattern})\s*").match(self._text, self._at)
         if match is not None:
             self._at = match.end()

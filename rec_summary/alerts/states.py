@@ -8,7 +8,7 @@ are judged together, as arrays, with the same result as one after another:
 * NaN is neither greater nor less than anything: only `is not finite` judges it. Other
   conditions skip it: a firing alert goes on firing, a waiting one goes on waiting.
 * Where training goes back to an earlier step, `drops` and `rises` forget the values of later
-  steps, and those before count again. If it goes back behind the step where a condition began to
+  steps, and those before count again. If it goes back before the step where a condition began to
   hold, `for` counts from there. A clock that goes back does the same to times.
 
 Only `no data` is about real time, the time at which records arrive. `tick` evaluates it.

@@ -26,7 +26,7 @@ class Seconds(click.FloatRange):
 
 
 class _Path(click.Path):
-    """A path, with `~` for the home directory also behind `=`, where shells leave it."""
+    """A path, with `~` for the home directory also after `=`, where shells leave it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Returns the path; a usage error for standard input and output."""

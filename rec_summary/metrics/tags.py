@@ -80,10 +80,10 @@ GROUPS: Final = frozenset(
         "label_delay",
     )
 )
-"""The first parts of tags behind `PREFIX`. No task has one of these names."""
+"""The first parts of tags after `PREFIX`. No task has one of these names."""
 
 OF_TASK: Final = r"(?:(?!table/|slice/|feature/)[^/]+/)?"
-"""A regular expression of the task in a tag, behind `PREFIX`: the unnamed one, or any other."""
+"""A regular expression of the task in a tag, after `PREFIX`: the unnamed one, or any other."""
 
 _TASK_TAG: Final = re.compile(rf"{PREFIX}(?!table/|slice/|feature/)(?P<task>[^/]+)/(?:{JUDGED})/")
 _ERRORS: Final = re.compile(r"loss|error|entropy|perplexity|(?<![a-z])(?:r?m[as]e|ne)(?![a-z])")
@@ -108,7 +108,7 @@ def split_key(name: str) -> tuple[str, str]:
 
 
 def is_group(name: str) -> bool:
-    """Returns whether tags begin with this name, behind `PREFIX`, so that no task has it."""
+    """Returns whether tags begin with this name, after `PREFIX`, so that no task has it."""
     return name in GROUPS or re.fullmatch(rf"{JUDGED}|\w+_at_precision_[\d.e-]+", name) is not None
 
 
@@ -133,7 +133,7 @@ def group_with(metric: str) -> str:
 
 
 def quantile_tags(name: str, shares: Iterable[float], numbers: Iterable[float]) -> dict[str, float]:
-    """Returns quantiles by tag, behind `PREFIX`; there is one for each share."""
+    """Returns quantiles by tag, after `PREFIX`; there is one for each share."""
     return {
         f"{name}/p{round(100 * share)}": number
         for share, number in zip(shares, numbers, strict=True)

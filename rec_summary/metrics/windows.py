@@ -106,7 +106,7 @@ class Window(State, Generic[StateT], is_base=True):
 
     @staticmethod
     def _arguments(size: int, count: int) -> tuple[int, ...]:
-        """Returns the arguments, behind the empty state, for a size and number of buckets."""
+        """Returns the arguments, after the empty state, for a size and number of buckets."""
         return (size, count)
 
     def _add(self, other: Self) -> None:

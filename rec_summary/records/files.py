@@ -82,7 +82,7 @@ class PlainFile:
         try:
             return os.lseek(self._file.fileno(), offset, os.SEEK_DATA)
         except OSError as error:
-            # No data behind `offset`; or a file system that does not know.
+            # No data after `offset`; or a file system that does not know.
             return self.size if error.errno == errno.ENXIO else offset
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ def write_atomically(
         with create_plain(hidden, FILE_MODE if status else mode, dir_fd=dir_fd) as file:
             yield file
             if status is not None:
-                file.flush()  # a write behind `utime` would change the time again
+                file.flush()  # a write after `utime` would change the time again
                 os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
                 os.fchmod(file.fileno(), status.st_mode & _PERMISSIONS)
             if sync:

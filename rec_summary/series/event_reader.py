@@ -46,7 +46,7 @@ class Flaw(enum.Enum):
     LOST = enum.auto()
     """The data of a record is damaged, or too large; the next record can be read."""
     UNREACHABLE = enum.auto()
-    """The end of a record cannot be found: nothing behind it can be read."""
+    """The end of a record cannot be found: nothing after it can be read."""
     TOO_MANY_PARTS = enum.auto()
     """A record would take too much memory."""
     UNDECODABLE = enum.auto()
@@ -99,7 +99,7 @@ class EventReader:
     Attributes:
         offset: The record boundary that reading has reached, in bytes: a later reader
             that starts there goes on without a gap or a duplicate.
-        ended: Whether nothing behind `offset` can ever be read.
+        ended: Whether nothing after `offset` can ever be read.
         unfinished: Why reading paused at `offset`, if not at the end of a whole record.
     """
 
@@ -143,7 +143,7 @@ class EventReader:
             return
         try:
             self._reader = RecordReader(self._path, offset)
-            # Compared behind opening, since another file can take its place at any time.
+            # Compared after opening, since another file can take its place at any time.
             if scanned is not None and offset == 0 and scanned.status == file.status:
                 self._scanned = scanned.records
         except OSError as error:
@@ -198,7 +198,7 @@ class EventReader:
             del scanned  # before the next one is made
 
     def _take(self, scanned: ScannedRecords, first: int, last: int) -> Block:
-        """Returns scanned records, and goes on behind them."""
+        """Returns scanned records, and goes on after them."""
         block = scanned.block(self._path, first, last)
         if self._reader is not None:
             self._reader.offset = block.end_offset

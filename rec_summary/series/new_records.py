@@ -1,7 +1,7 @@
 """Reading record files time and again: what is new, and what could not be read before.
 
 A file may be replaced by a compacted one, which holds what is left of several files. Reading goes
-on in it behind the time of the last record that was read of them.
+on in it after the time of the last record that was read of them.
 
 Damage need not stay. On a network file system, the size of a file may arrive seconds before its
 bytes, and a damaged file may be replaced by a repaired one. So reading waits a few seconds at
@@ -49,7 +49,7 @@ class ReadPosition(Struct, array_like=True):
 
     Attributes:
         offset: Where reading goes on, in bytes.
-        ended: Whether nothing behind `offset` could be read.
+        ended: Whether nothing after `offset` could be read.
         lost: Offset, size and checksum of the first records that were skipped.
         tail: An offset up to which was read, and the checksum of the bytes before it.
     """
@@ -73,7 +73,7 @@ class _KnownFile:
         compared: Its status when the bytes of skipped records were compared.
         unreadable: Where the file system reported an error, in bytes; that is reported.
         settled: The size that it has had for as long as we wait, in bytes.
-        size: Its size when damage was found behind the size before, in bytes.
+        size: Its size when damage was found after the size before, in bytes.
         since: When that was, by the clock.
     """
 

@@ -31,7 +31,7 @@ _AUTOMATIC: Final = r"(?:/auto|/lifetime)?"  # added to tags by collectors and b
 
 
 SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-"""Units of time, by what is behind a number."""
+"""Units of time, by what follows a number."""
 
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
 _RANKS: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)

@@ -80,7 +80,7 @@ class StepBuffer:
     A record at step 0 with nothing but evaluations supersedes nothing: it is by a process that
     trained nothing and did not know the step. Its values are left out if their series have others.
 
-    A new start may begin with such values. So the values at the beginning of a file, or behind a
+    A new start may begin with such values. So the values at the beginning of a file, or after a
     step back, are remembered until the next value of a known series of scalars or histograms.
     What is held at the step to which a series goes back belongs to the new start in any case.
     """
@@ -141,7 +141,7 @@ class StepBuffer:
         return self.end()
 
     def end(self) -> list[Finished]:
-        """Returns what is held; nothing may be added behind it."""
+        """Returns what is held; nothing may be added after it."""
         self._release()
         return self._take()
 
@@ -172,7 +172,7 @@ class StepBuffer:
         return max(back) + 1 if back else 0
 
     def _pass(self, batch: Batch) -> None:
-        """Takes records behind the current step in which no series goes back."""
+        """Takes records after the current step in which no series goes back."""
         self._release()
         self._passed.clear()
         self._step = int(batch.steps[-1])

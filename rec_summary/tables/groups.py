@@ -50,7 +50,7 @@ class Groups:
 
         The members are brought to the same steps: all steps at which one of them has a value.
         Between two values of a member, its value is interpolated linearly; before its first and
-        behind its last one it does not count. Of several ranks, each is a member.
+        after its last one it does not count. Of several ranks, each is a member.
 
         Returns:
             `group` and `tag` (categories), `step`, `members` (how many have a value there),

@@ -146,7 +146,7 @@ def sort_rows(
 ) -> list[Mapping[str, Any]]:
     """Returns rows sorted by a column.
 
-    Numbers come before text, in descending order behind it. Rows without a value, or with NaN, are
+    Numbers come before text, in descending order after it. Rows without a value, or with NaN, are
     last in either order.
     """
 

@@ -38,7 +38,7 @@ def chosen_metrics(infos: Iterable[Any], recorded: Container[str] | None = None)
 
     Args:
         infos: Instances of `MetricInfo`.
-        recorded: The tags to choose from; all others stay, behind the chosen ones. None for all.
+        recorded: The tags to choose from; all others stay, after the chosen ones. None for all.
     """
     every, others = list(infos), []
     ranked: dict[tuple[int, str, str], list[Any]] = {}  # a metric, and its best value

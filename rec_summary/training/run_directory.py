@@ -215,7 +215,7 @@ def _last_step_of(file: RecordFile) -> int:
 
 
 def announce_superseded(directory: str, step: int, before: int) -> None:
-    """Logs which records a training supersedes, and how it would go on behind them.
+    """Logs which records a training supersedes, and how it would go on after them.
 
     Args:
         directory: The directory of the training.

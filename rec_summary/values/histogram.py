@@ -226,7 +226,7 @@ _KEYS: Final = (
     wire.number_of(_HISTOGRAM.bucket, "width") << 3 | wire.FIXED64,
     wire.number_of(_HISTOGRAM.bucket, "count") << 3 | wire.VARINT,
 )
-# In a serialised bucket: where its fields and their keys are, behind its own key and length.
+# In a serialised bucket: where its fields and their keys are, after its own key and length.
 _KEYS_AT: Final = ((2, _KEYS[1]), (11, _KEYS[2]), (20, _KEYS[3]))
 _LEFT_AT, _WIDTH_AT, _COUNT_AT = 3, 12, 21
 _SIZES: Final = (20, 24)  # of its content, with a count of one byte up to five

@@ -43,7 +43,7 @@ def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     """Returns the number of a text such as `500steps`."""
     match = _SPAN.fullmatch(value or "")
     if value is not None and match is None:
-        raise click.BadParameter(f"{value!r} is no number of steps, such as 500steps.")
+        raise click.BadParameter(f"{value!r} is not a number of steps, such as 500steps.")
     return int(match[1]) if match is not None else None
 
 

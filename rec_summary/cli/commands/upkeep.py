@@ -110,7 +110,7 @@ def verify(source: str, runs: str | None, engine: str, jobs: int | None) -> int:
 def repair(source: str, destination: str) -> None:
     """Copy all readable records to DEST; SRC is not changed.
 
-    Records behind damaged bytes are found, too. DEST must be empty or new. Other files of a
+    Records after damaged bytes are found, too. DEST must be empty or new. Other files of a
     record directory, such as checkpoints, are not copied. Both may be URLs.
     """
     from rec_summary.records.reading.repair import repair as copy

@@ -93,7 +93,7 @@ class RowNorms(State):
         self.snapshots += 1
 
     def report(self, touched: npt.NDArray[np.bool_] | None = None) -> dict[str, float]:
-        """Returns the numbers of the state by tag, behind that of the table; none without rows.
+        """Returns the numbers of the state by tag, after that of the table; none without rows.
 
         Norms are L2 norms of the rows that are finite. Dead rows are zero, or have the norm of the
         first snapshot, or are untouched. The change is that since the previous snapshot.

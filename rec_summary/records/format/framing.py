@@ -38,7 +38,7 @@ def unmasked(checksums: Any) -> Any:
 
 
 def crc32c(data: bytes, before: int = 0) -> int:
-    """Returns the CRC-32C, not masked, of `data` behind bytes that have the CRC `before`."""
+    """Returns the CRC-32C, not masked, of `data` after bytes that have the CRC `before`."""
     crc: int = google_crc32c.extend(before, data)
     return crc
 

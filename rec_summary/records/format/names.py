@@ -7,7 +7,7 @@ MindSpore lets its users choose prefix and suffix of the first kind, so names ar
 leniently and written strictly. As in MindInsight, every name that has `summary.<number>`
 anywhere is the name of a record file: of lineage records if it ends with `_lineage`.
 
-A file that compaction has made of others has the name of the first of them, and behind its prefix
+A file that compaction has made of others has the name of the first of them, and after its prefix
 `.compacted-<unix seconds>-<number>`: the latest stamp of these files, and a number greater than
 theirs. So it is read in their place, and its name says which files it covers.
 """
@@ -58,7 +58,7 @@ class RecordName:
         host: The host that wrote it, with MindSpore's suffix removed.
         kind: The kind of the file.
         prefix: The text in front of `.out.events.summary`; of `summary` in other names.
-        suffix: The text behind the host of a summary file; that of a lineage file is fixed.
+        suffix: The text after the host of a summary file; that of a lineage file is fixed.
         last: The latest stamp of the files that a compacted file is made of; None for a file as it
             was recorded.
         generation: 0 for a file as it was recorded; else greater than those of the files that it is

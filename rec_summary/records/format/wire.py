@@ -42,7 +42,7 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int, end: int, *, shortest: bool = False) -> tuple[int, int]:
-    """Reads an integer; returns it and the offset behind it.
+    """Reads an integer; returns it and the offset after it.
 
     Args:
         data: The bytes.

@@ -1,7 +1,7 @@
 """Copying the readable records of damaged files.
 
 Behind a wrong length, the next record is searched for: a place where the checksums of a length
-and of the data behind it are both right. By chance that happens once in 2^64 bytes.
+and of the data after it are both right. By chance that happens once in 2^64 bytes.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Budget:
 def find_record(
     path: str | os.PathLike[str], start: int, budget: Budget | None = None
 ) -> int | None:
-    """Returns the offset of the first whole record at `start` or behind it; None without one.
+    """Returns the offset of the first whole record at `start` or after it; None without one.
 
     Args:
         path: The file.

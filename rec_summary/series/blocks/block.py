@@ -61,7 +61,7 @@ class ScannedRecords:
 
         Args:
             first: The number of the first record; 0 if events were asked for.
-            last: The number behind the last record.
+            last: The number after the last record.
             offset: Where in the file the first record begins, in bytes.
         """
         assert first == 0 or self.data is None

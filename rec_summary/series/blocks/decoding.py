@@ -19,7 +19,7 @@ from rec_summary.values.summary import encode_event, encode_scalar
 
 _FLOAT_BYTES: Final = 4
 _TAG, _SHOWN_SCALAR, _SHOWN_IMAGE, _SHOWN_HISTOGRAM = 1, 2, 4, 5  # fields of an event file's values
-_ENCODED_IMAGE: Final = 4  # a field of an image, behind height, width and channels
+_ENCODED_IMAGE: Final = 4  # a field of an image, after height, width and channels
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _PNG_SIZE: Final = struct.Struct(">8s4x4sII")  # the signature, then the header chunk
 MOST_STEPS: Final = 1 << 35

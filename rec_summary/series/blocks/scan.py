@@ -8,7 +8,7 @@ by protobuf, and where events of an event file are asked for, their histograms a
 together.
 
 Checksums of many records are compared with one: a CRC is linear, so that all byte strings of one
-length, each with its own CRC behind it, have the same CRC. Records of one length, one behind the
+length, each with its own CRC after it, have the same CRC. Records of one length, one after the
 other, have the CRC of as many others. One that is damaged changes it in any case, and two or more
 do not by a chance of 2^-32, as with the CRC of one record.
 
@@ -45,7 +45,7 @@ _FEW: Final = 32  # fewer records of one layout cost less one by one
 _MOST_POOR: Final = 64  # layouts of few records, in a block
 _MOST_OTHERS: Final = 8  # records of other kinds, of one length, before scalars are given up
 _DECODED: Final = 128  # records at a time, whose histograms are converted together
-_STEP_AT: Final = 10  # in a payload, behind the time and the key of the step
+_STEP_AT: Final = 10  # in a payload, after the time and the key of the step
 _STEP_BYTES: Final = 5  # at most, as steps are below `MOST_STEPS`
 _LONGEST_HEAD: Final = _STEP_AT + 7  # time, step, the key of the summary, and one byte
 _ENDS: Final = 0x80_8080_8080  # the bit of each byte of a step that says that more follow
@@ -161,7 +161,7 @@ def _headers(buffer: bytes, at: int) -> tuple[Integers, Integers]:
     checksums = unaligned(buffer, "<u4", framing.HEADER_BYTES - 4)
     begins = zeros - 1 - (data[zeros - 1] == 0)
     lengths = data[begins].astype(np.int64)
-    # Where the high byte of a length is not zero, the zeros begin behind it.
+    # Where the high byte of a length is not zero, the zeros begin after it.
     others = np.flatnonzero(checksums[begins] != expected[lengths])
     begins[others] -= 1
     lengths[others] = unaligned(buffer, "<u2")[begins[others]]
@@ -413,7 +413,7 @@ def _alike(rows: Bytes, layout: Layout) -> npt.NDArray[np.bool_]:
     count, size = rows.shape
     fixed = np.full(size, 0xFF, np.uint8)
     payload = fixed[framing.HEADER_BYTES :]
-    payload[1:9] = 0  # the time, behind its key
+    payload[1:9] = 0  # the time, after its key
     payload[_STEP_AT : layout.head] = 0x80  # the bit of each byte that says whether more follow
     for offset in layout.value_offsets:
         payload[offset : offset + 4] = 0

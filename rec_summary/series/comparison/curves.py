@@ -59,7 +59,7 @@ def aligned(
 ) -> tuple[npt.NDArray[np.generic], Floats]:
     """Returns curves at the same places: all places at which one of them has a value.
 
-    Between two values of a curve, its value is interpolated linearly. Before its first and behind
+    Between two values of a curve, its value is interpolated linearly. Before its first and after
     its last finite value it is NaN.
 
     Args:
@@ -89,7 +89,7 @@ def parting(one: Curve, other: Curve) -> Parting | None:
 
     The differences at all steps are averaged over windows: each has a fiftieth of the steps, or
     five if there are few. The curves part in the first window whose mean difference is more than
-    three times the noise, if the window behind it is so too, with the same sign. The noise is the
+    three times the noise, if the window after it is so too, with the same sign. The noise is the
     greater of two numbers: the scatter of single differences until then, as far as it shows in a
     mean, measured by their changes from step to step; and the root mean square of the mean
     differences before the difference last changed its sign, of the latter half of these windows.

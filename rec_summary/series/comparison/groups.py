@@ -25,7 +25,7 @@ Facts = Mapping[str, Any]
 class Band(NamedTuple):
     """The curves of a group, at all places of any of them; arrays of shape [n].
 
-    At each place, only members count that have values before and behind it, or there.
+    At each place, only members count that have values before and after it, or there.
 
     Attributes:
         places: Where the values are.

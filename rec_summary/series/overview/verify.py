@@ -177,7 +177,7 @@ def _loss(damage: Damage, kind: Kind) -> str:
     if isinstance(error, LostRecord):
         return f"{error.reason}: this record is lost"
     if isinstance(error, BadLength):
-        what = f"{error.reason}: the records behind it cannot be found{hint(error.offset)}"
+        what = f"{error.reason}: the records after it cannot be found{hint(error.offset)}"
         return f"{what}; `rec-summary repair` searches for them"
     if damage.flaw is Flaw.TOO_MANY_PARTS:
         return f"more than {MOST_PARTS:,} parts: no reader takes it"
@@ -203,7 +203,7 @@ class _Order:
 
         Args:
             numbers: The numbers.
-            in_order: Whether the numbers behind them must not be lower.
+            in_order: Whether the numbers after them must not be lower.
         """
         if not np.isfinite(numbers).all():  # only a single record can have such a number
             yield 0, f"the {self._what} is {numbers[0]}"

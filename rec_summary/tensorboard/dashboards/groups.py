@@ -2,10 +2,10 @@
 
 TensorBoard's pages group tags by what is before the first slash, in alphabetical order, and
 unfold the first groups. So what is recorded of each table and of each feature has a group of its
-own behind the metrics, and the counters of the telemetry come last. The records keep their tags.
+own after the metrics, and the counters of the telemetry come last. The records keep their tags.
 The best values of metrics, which HParams shows, are there for this page alone.
 
-On a narrow card TensorBoard shows only what is behind the last slash of a tag: of
+On a narrow card TensorBoard shows only what is after the last slash of a tag: of
 `recommender/click/auc/last_20000` the window, but neither the metric nor the task. So the most
 important metrics are shown a second time, in the group `overview`, with one slash in their tag.
 """

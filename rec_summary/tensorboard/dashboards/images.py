@@ -21,7 +21,7 @@ from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin
 _GIF_SIZE: Final = struct.Struct("<6xHH")
 _BMP_SIZE: Final = struct.Struct("<18xii")
 _JPEG_SEGMENT: Final = struct.Struct(">BBH")
-_JPEG_SIZE: Final = struct.Struct(">5xHH")  # of a frame header, behind its marker
+_JPEG_SIZE: Final = struct.Struct(">5xHH")  # of a frame header, after its marker
 _JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 IMAGES: Final = plugin("images", tensorboard_pb2.DATA_CLASS_BLOB_SEQUENCE)
 

@@ -1,4 +1,4 @@
-"""The event file of a TensorBoard run: framing events, and appending behind known bytes.
+"""The event file of a TensorBoard run: framing events, and appending after known bytes.
 
 The framing is that of the records. TensorBoard's own writer is not used, because it takes
 twenty times as long. Source: `tensorflow/core/util/event.proto`, and how both of
@@ -211,7 +211,7 @@ class EventFile:
         """Appends what is held; where the file has these bytes already, nothing is written.
 
         Args:
-            settle: Whether to cut off what is behind.
+            settle: Whether to cut off what follows.
         """
         with self._logdir.made(self._run) as directory:
             file = self._opened(directory)

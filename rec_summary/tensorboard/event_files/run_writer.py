@@ -116,7 +116,7 @@ class TensorBoardRun(RunOutput):
         return self._file.begun
 
     def settle(self) -> None:
-        """Writes all values and what is made of them, and cuts off what is behind in the file.
+        """Writes all values and what is made of them, and cuts off what follows in the file.
 
         That is the layout of the Custom Scalars page, and the best values, unless they are written
         already. Behind may be what an earlier export has written.

@@ -585,7 +585,7 @@ class SummaryCollector(Callback):
 
 
 def _unmatched(settings: Mapping[str, Any], names: list[str]) -> str:
-    """Returns which patterns match no parameter, as text behind an answer."""
+    """Returns which patterns match no parameter, as text after an answer."""
     shown = ", ".join(names[:_SHOWN_PARAMETERS])
     shown += ", …" if len(names) > _SHOWN_PARAMETERS else ""
     wrong = [

@@ -160,7 +160,7 @@ class RecModel(Model):
                 an epoch, as in the original. On CPU the host always fetches the data.
             sink_size: Batches for each sink; only 1 is supported.
             initial_step: The step of the checkpoint from which the training continues. Steps are
-                counted from there on, in all callbacks, so that records go on behind this step.
+                counted from there on, in all callbacks, so that records go on after this step.
                 You load the checkpoint.
 
         Raises:
