@@ -86,7 +86,7 @@ class Drift(State):
         """Checks that `other` has the same reference.
 
         Raises:
-            ValueError: It has not.
+            ValueError: The references differ.
         """
         super().check_mergeable(other)
         assert isinstance(other, Drift)

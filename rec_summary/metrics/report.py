@@ -232,13 +232,15 @@ def _read_users(values: MetricValues, window: str, state: UserScores, detail: De
 def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail) -> None:
     column, _, window = name.partition("/")
 
-    is_one = not isinstance(state.other, SliceState)
-    metrics = tags.OF_SLICES if is_one else state.other.metrics
+    is_quality_only = not isinstance(state.other, SliceState)
+    metrics = tags.OF_SLICES if is_quality_only else state.other.metrics
     of_slices = Detail(curves=False, brief=set(metrics) <= set(tags.OF_SLICES))
 
     def metrics_of(part: Any) -> dict[str, float]:
         of_part = MetricValues()
-        for group, state in {tags.QUALITY: part}.items() if is_one else part.states.items():
+        for group, state in (
+            {tags.QUALITY: part}.items() if is_quality_only else part.states.items()
+        ):
             _read_state(of_part, group, "", state, of_slices)
         return {tag[len(tags.PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
 

@@ -63,7 +63,7 @@ class State:
         """Checks that `other` has the same class and settings.
 
         Raises:
-            ValueError: It has not.
+            ValueError: The class or a setting differs.
         """
         check_same("The kind", type(self).__name__, type(other).__name__)
         for name in self._settings:

@@ -37,7 +37,7 @@ def check_kind(name: str, value: str | None) -> str:
         value: One of `KINDS`; None asks the environment variable `REC_SUMMARY_LOCK`.
 
     Raises:
-        TypeError: It is no str.
+        TypeError: It is not a str.
         ValueError: There is no such kind of lock.
     """
     if value is None:

@@ -80,9 +80,10 @@ class StepBuffer:
     A record at step 0 with nothing but evaluations supersedes nothing: it is by a process that
     trained nothing and did not know the step. Its values are left out if their series have others.
 
-    A new start may begin with such values. So the values at the beginning of a file, or after a
-    step back, are remembered until the next value of a known series of scalars or histograms.
-    What is held at the step to which a series goes back belongs to the new start in any case.
+    A new start may begin with values of other kinds. The buffer therefore remembers the values at
+    the beginning of a file, or after a step back, until the next value of a known series of scalars
+    or histograms. Values that are held at the step to which a series goes back belong to the new
+    start.
     """
 
     def __init__(self, run: str, report: Report, state: BufferState | None = None) -> None:

@@ -146,7 +146,7 @@ class DatasetCursor(FilesRead, kw_only=True):
 
 
 class Dataset(ExportDirectory):
-    """The directory of a dataset, and whose its partitions are."""
+    """The directory of a dataset, and the owners of its partitions."""
 
     what: ClassVar[str] = "the directory of the dataset"
 

@@ -84,7 +84,7 @@ class Retention:
             exceed it by one part in 32. Files are never larger than that, unless one record is.
 
     Raises:
-        TypeError, ValueError: The budget is no int, or too small.
+        TypeError, ValueError: The budget is not an int, or too small.
     """
 
     total_bytes: int

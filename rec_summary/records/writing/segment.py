@@ -98,7 +98,7 @@ class SegmentWriter:
             self._take_off(done)
 
     def _take_off(self, done: int) -> None:
-        """Takes note that so many bytes are in the file: of complete records, or of a part more."""
+        """Removes the records that are in the file; `done` bytes may end within the next one."""
         whole = count = 0
         for record in self._pending:
             if whole + len(record) > done:

@@ -30,7 +30,7 @@ def need_run(run: Run) -> None:
     """Makes sure that a worker has the files of a run.
 
     Raises:
-        SourceError: It has not.
+        SourceError: The worker does not have them.
     """
     if not isinstance(run.path, Url):
         need_shared(run.path, f"the run {printable(run.name)}")

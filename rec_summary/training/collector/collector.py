@@ -166,10 +166,11 @@ class SummaryCollector(Callback):
             lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
             flush_secs: The longest time that a record waits in memory, in seconds.
             lineage_secs: The time between two refreshes of the train lineage, in seconds.
-            max_histogram_values: The largest number of values in a histogram, except for one row.
-                Of a larger parameter, usually an embedding table, every k-th row is counted, each
-                time others, and the record has the size of the parameter. None counts all values,
-                which copies the table on the training thread.
+            max_histogram_values: The largest number of values in a histogram; at least one row is
+                counted. Of a larger parameter, usually an embedding table, each histogram has a
+                sample: every k-th row, from another row on each time. The record states the size
+                of the whole parameter. None counts all values, which copies the table on the
+                training thread.
             durability: When files are synchronised to the disk, and what happens when the disk is
                 too slow; None for the defaults of `Durability`.
             recommender: Metrics of recommenders: the quality of predictions, the health of

@@ -117,13 +117,17 @@ class Snapshots:
             tensors: Whether tensors are due.
         """
         values: list[SummaryValue] = []
-        for what, read in self._sources if regular else ():
-            with self._troubles.attempt(what):
-                values.extend(read(view))
+        if regular:
+            for what, read in self._sources:
+                with self._troubles.attempt(what):
+                    values.extend(read(view))
         wanted = self._options.tensors
         for (kind, tag), tensor in self._mailbox.take().items():
-            named = regular and wanted is not None and wanted.search(tag)
-            if tensors or named if kind == TENSOR else regular:
+            is_due = regular
+            if kind == TENSOR:
+                is_named = wanted is not None and wanted.search(tag) is not None
+                is_due = tensors or (regular and is_named)
+            if is_due:
                 with self._troubles.attempt(f"{kind} operator {tag}"):
                     value = snapshot(kind, tag, tensor)
                     if kind == SCALAR and tag.startswith("loss"):

@@ -192,8 +192,8 @@ class TaskMetrics:
         for group, batch in batches.items():
             count_together(self._windows[group].values(), batch)
         for column, slicing in examples.slicings.items():
-            is_one = self._slices[column].metrics == tags.OF_SLICES
-            sliced = SlicedBatch(slicing, batches[tags.QUALITY] if is_one else batches)
+            is_quality_only = self._slices[column].metrics == tags.OF_SLICES
+            sliced = SlicedBatch(slicing, batches[tags.QUALITY] if is_quality_only else batches)
             count_together(self._windows[tags.key(tags.SLICE, column)].values(), sliced)
         self._mistakes.add(examples.scores, examples.labels, examples.weights, refused)
 
