@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from msgspec import Meta, Struct
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState, TrainLineage
-from rec_summary._pb.summary_pb2 import Event
+from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.errors import RecordError
 from rec_summary.records.files import FILE_MODE, make_directory, read_plain, write_atomically
 from rec_summary.records.format.names import Kind, this_host
@@ -48,6 +48,7 @@ _LOCK_SECS: Final = 10.0
 _JOIN_SECS: Final = 600.0  # between the starts of two ranks of one training
 _MOST_BYTES: Final = 1 << 26  # some 20,000 ranks
 _TAILS: Final = (1 << 18, 1 << 22, 1 << 26)  # bytes at the end of a record file
+_EVALUATION: Final = "eval/"
 
 _NETWORK: Final = ("network", "parameters")  # the settings that say what is trained
 _LONGEST_SHOWN: Final = 40
@@ -182,21 +183,30 @@ def _directories_below(named: str) -> list[str]:
 def last_step(directory: str, rank: int) -> int:
     """Returns the last step that a rank has recorded in a directory; 0 if there is none.
 
-    It is that of its last scalar or histogram, or without these that of the last train lineage.
+    It is that of its last scalar or histogram, or without these that of the last train lineage. An
+    evaluation by another process may be behind the training that it was of, which goes on.
     """
+    evaluated = 0
     files = (file for file in list_files(directory) if file.name.kind is Kind.SUMMARY)
     for file in reversed([file for file in files if file.name.rank == rank]):
         with contextlib.suppress(OSError):
-            if step := _last_step_of(file):
-                return step
-    step = 0
-    for lineage in _train_lineages(directory):
-        step = lineage.run_state.step
+            trained, step = _last_steps_of(file)
+            evaluated = max(evaluated, step)
+            if trained:
+                return max(trained, evaluated)
+    step = evaluated
+    if not step:
+        for lineage in _train_lineages(directory):
+            step = lineage.run_state.step
     return step
 
 
-def _last_step_of(file: RecordFile) -> int:
-    """Returns the step of the last scalar or histogram of a file, which may be large and torn."""
+def _last_steps_of(file: RecordFile) -> tuple[int, int]:
+    """Returns the last step of a file, which may be large and torn, and of evaluations behind it.
+
+    The steps are those of scalars and histograms; 0 if there are none.
+    """
+    evaluated = 0
     for nbytes in _TAILS:
         start = max(file.nbytes - nbytes, 0)
         offset = find_record(file.path, start) if start else 0
@@ -207,11 +217,19 @@ def _last_step_of(file: RecordFile) -> int:
         for payload in reversed(payloads):
             with contextlib.suppress(DecodeError):
                 event = Event.FromString(payload)
-                kinds = {value.WhichOneof("value") for value in event.summary.value}
+                tags = [value.tag for value in event.summary.value if _is_of_step(value)]
                 # An evaluation at step 0 is by a process that did not know the step.
-                if event.step and not kinds.isdisjoint(("scalar_value", "histogram")):
-                    return int(event.step)
-    return 0
+                if event.step and tags:
+                    if not all(tag.startswith(_EVALUATION) for tag in tags):
+                        return int(event.step), evaluated
+                    evaluated = max(evaluated, int(event.step))
+        if not start:
+            break
+    return 0, evaluated
+
+
+def _is_of_step(value: Summary.Value) -> bool:
+    return value.WhichOneof("value") in ("scalar_value", "histogram")
 
 
 def announce_superseded(directory: str, step: int, before: int) -> None:

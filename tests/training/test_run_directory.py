@@ -321,6 +321,26 @@ def test_the_last_step_is_that_of_the_last_scalar_or_histogram(tmp_path: Path) -
     assert (last_step(str(tmp_path), 0), last_step(str(tmp_path), 1)) == (760, 5)
 
 
+def test_the_last_step_is_that_of_the_training_and_not_of_an_evaluation_of_it(
+    tmp_path: Path,
+) -> None:
+    """While a training goes on, other processes evaluate it."""
+    training = RunWriter(tmp_path, 0)
+    for step in (1000, 5000):
+        training.write(MessageRecord(event(step, scalar("loss", step))))
+        training.flush()
+        assert last_step(str(tmp_path), 0) == step
+        write_segment(tmp_path, event(step, scalar("eval/auc", 0.5)))
+        assert last_step(str(tmp_path), 0) == step
+    training.write(MessageRecord(event(5500, scalar("eval/auc", 0.5))))  # `fit` evaluates itself
+    training.close()
+    assert last_step(str(tmp_path), 0) == 5500
+    write_segment(tmp_path, event(3001, scalar("loss", 1)))
+    assert last_step(str(tmp_path), 0) == 3001
+    write_segment(tmp_path, event(6000, scalar("eval/auc", 0.5)), rank=1)
+    assert last_step(str(tmp_path), 1) == 6000  # nothing else was recorded
+
+
 @pytest.mark.parametrize("nbytes", [10, 300_000, 5_000_000])
 def test_the_last_step_of_a_torn_file_is_found_from_its_end(tmp_path: Path, nbytes: int) -> None:
     large = scalar("t" * nbytes, 1)
