@@ -35,6 +35,8 @@ from rec_summary.landscape.options import HESSIAN, PCA, Options, PlannedLandscap
 from rec_summary.landscape.plane import Plane, pca_plane, random_plane
 from rec_summary.landscape.store import Store, locked
 from rec_summary.records import checkpoints
+from rec_summary.records.files import refuse_link
+from rec_summary.records.reading.runs import directories_below, list_directory
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.values.landscape import from_landscape
@@ -175,10 +177,10 @@ class SummaryLandscape:
         """Removes the checkpoints and the stored losses; files that `compute` wrote stay."""
         shutil.rmtree(os.path.join(self._summary_dir, checkpoints.FOLDER), ignore_errors=True)
         stores = os.path.join(self._summary_dir, FOLDER)
-        with contextlib.suppress(OSError), os.scandir(stores) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            refuse_link(stores)
+            for path in directories_below(list_directory(stores)):
+                shutil.rmtree(path, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rmdir(stores)  # unless there are other files
 

@@ -364,6 +364,16 @@ def test_cleaning_leaves_the_files_that_were_written_for_others(tmp_path: Path) 
     assert [path.suffix for path in left] == [".npz", ".npz"]
 
 
+def test_cleaning_removes_nothing_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    for name in ("landscape", "ckpt_dir"):
+        kept = tmp_path / name / "below" / "kept"
+        kept.mkdir(parents=True)
+        (tmp_path / "run" / name).symlink_to(tmp_path / name)
+    SummaryLandscape(tmp_path / "run").clean_ckpt()
+    assert len(list(tmp_path.glob("*/below/kept"))) == 2
+
+
 def test_the_hessian_has_the_eigenvalues_of_the_loss(tmp_path: Path) -> None:
     options = replace(SEQUENTIAL, hessian=True)
     found = compute(tmp_path / "run", options, train=False, result=False)
