@@ -14,6 +14,7 @@ cursor lists, and removes what it does not.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import itertools
@@ -548,14 +549,18 @@ def _superseded(scalars: list[_Scalars]) -> Any:
     arrow, _ = require_pyarrow()
     compute = required("pyarrow.compute", "the format parquet", "tables")
     rank, step, tag = map(compute.field, ("rank", "step", "tag"))
-    superseded = compute.scalar(False)
+    alike = collections.defaultdict[Any, list[int]](list)  # most ranks are: one term for them
     for series in scalars:
-        own = rank == series.writer.rank
-        if series.restarted is not None:
-            superseded |= own & (step >= series.restarted)
-        if series.again:
-            comes_again = tag.cast(arrow.string()).isin(sorted(series.again))
-            superseded |= own & (step == series.passed) & comes_again
+        what = series.restarted, series.passed, tuple(sorted(series.again))
+        alike[what].append(series.writer.rank)
+    superseded = compute.scalar(False)
+    for (restarted, passed, again), ranks in alike.items():
+        own = rank.isin(ranks)
+        if restarted is not None:
+            superseded |= own & (step >= restarted)
+        if again:
+            comes_again = tag.cast(arrow.string()).isin(again)
+            superseded |= own & (step == passed) & comes_again
     return superseded
 
 

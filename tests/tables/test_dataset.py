@@ -24,8 +24,10 @@ from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
-from rec_summary.series.options import ArgumentError, ExportOptions
-from rec_summary.series.report import ExportReport
+from rec_summary.series.options import ArgumentError, ExportOptions, Selection
+from rec_summary.series.report import ExportReport, Report
+from rec_summary.series.step_buffer import StepBuffer
+from rec_summary.series.values import Writer
 from rec_summary.tables import dataset
 from rec_summary.tables.dataset import follow_dataset
 from rec_summary.tables.frames import load
@@ -34,7 +36,7 @@ from tests.support.following import write
 from tests.support.record_dirs import START, event, histo, scalar, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
 
-pytest.importorskip("pyarrow")
+pyarrow = pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
 
 DAY = 86_400
@@ -199,6 +201,19 @@ def test_a_restart_removes_what_it_supersedes_from_all_days(records: Path, out: 
         "day=2023-11-26",
         "day=2023-11-27",
     ]
+
+
+def test_ranks_that_supersede_the_same_are_one_term() -> None:
+    """An expression with a term for each of a thousand ranks takes seconds for each part."""
+    scalars = []
+    for rank in range(5):
+        buffer = StepBuffer("run", Report())
+        scalars.append(dataset._Scalars(Writer(rank, 1, 0.0), buffer, Selection(ExportOptions())))
+        scalars[-1].restarted = 5 if rank < 4 else None
+    expression = dataset._superseded(scalars)
+    assert str(expression).count("rank") == 1
+    table = pyarrow.table({"rank": [0, 3, 3, 4], "step": [4, 5, 6, 7], "tag": ["loss"] * 4})
+    assert table.filter(~expression)["step"].to_pylist() == [4, 7]
 
 
 def test_a_restart_is_known_by_tags_that_are_not_exported(records: Path, out: Path) -> None:
