@@ -25,20 +25,22 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-class _Path(click.Path):
+class Path(click.Path):
     """A path, with `~` for the home directory also after `=`, where shells leave it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Returns the path; a usage error for standard input and output."""
         if value == "-" and param is not None:
+            is_option = isinstance(param, click.Option)
+            name = max(param.opts, key=len).strip("-") if is_option else param.human_readable_name
             expected = "a path; standard input and output are not used (./- has this name)"
-            raise click.UsageError(three_part(param.human_readable_name, value, expected), ctx)
+            raise click.UsageError(three_part(name, value, expected), ctx)
         return os.path.expanduser(os.fsdecode(super().convert(value, param, ctx)))
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 COUNT: Final = click.IntRange(1)
-PATH: Final = _Path()
+PATH: Final = Path()
 PORT: Final = click.IntRange(0, 65535)
 SECONDS: Final = Seconds(0, min_open=True)
 

@@ -215,9 +215,10 @@ def test_a_path_behind_an_equals_sign_may_be_in_the_home_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    arguments = ["SRC", "--total-bytes", "1", "--output=~/small"]
-    context = cli.commands["compact"].make_context("compact", arguments)
-    assert context.params["output"] == str(tmp_path / "small")
+    for command, arguments in (("compact", ["--total-bytes", "1"]), ("metrics", [])):
+        words = ["SRC", *arguments, "--output=~/small"]
+        context = cli.commands[command].make_context(command, words)
+        assert context.params["output"] == str(tmp_path / "small")
 
 
 @pytest.mark.parametrize(
@@ -227,6 +228,8 @@ def test_a_path_behind_an_equals_sign_may_be_in_the_home_directory(
         (["repair", "SRC", "-"], "DEST"),
         (["compact", "SRC", "--total-bytes", "1", "--output", "-"], "output"),
         (["watch", "SRC", "--log", "-"], "log"),
+        (["watch", "SRC", "--rules", "-"], "rules"),
+        (["metrics", "SRC", "--output", "-"], "output"),
         (["inspect", "-"], "SRC"),
     ],
 )

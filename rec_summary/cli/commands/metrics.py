@@ -35,7 +35,7 @@ _MODE: Final = 0o644  # node_exporter has a user of its own
 @options.option(
     "--output -o FILE",
     "Write the metrics of the records that exist to FILE, which is replaced as a whole, and exit.",
-    click.Path(dir_okay=False),
+    options.Path(dir_okay=False),
 )
 @options.runs
 @options.tags
