@@ -93,7 +93,7 @@ def inspect_run(
 
     Args:
         run: The run.
-        report: Counts what is read.
+        report: Counts what is read; its problems are those of the last writer.
         selection: Which recorded values are counted; the lineage is read in any case.
     """
     report = report or Report()
@@ -104,7 +104,7 @@ def inspect_run(
 def _inspect(run: Run, history: History, report: Report, selection: Selection) -> RunSummary:
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
-    problems_before = len(report.problems), report.problem_count  # of another writer
+    report.problems, report.problem_count = [], 0  # each writer has its own
     tags = _Tags(report)
     records: Counter[str] = Counter()
     lineages: dict[int, Lineage] = {}
@@ -140,8 +140,7 @@ def _inspect(run: Run, history: History, report: Report, selection: Selection) -
         for name, number in counters.items():
             before = summary.health.get(name, 0.0)
             summary.health[name] = max(before, number) if name in _GREATEST else before + number
-    summary.problems = report.problems[problems_before[0] :]
-    summary.problem_count = report.problem_count - problems_before[1]
+    summary.problems, summary.problem_count = report.problems, report.problem_count
     return summary
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.overview.inspection import inspect_run
+from rec_summary.series.report import Report
 from tests.support.command import PROGRAM, flat, on_terminal, run
 from tests.support.corpus import losses, put
 from tests.support.record_dirs import (
@@ -57,6 +59,21 @@ def test_inspect_tells_apart_two_writers_and_puts_scalars_first(tmp_path: Path) 
     found = list(inspect_run(run))
     assert [(each.run, each.last_step) for each in found] == [("run", 199), ("run/writer_2", 98)]
     assert [each.tag for each in found[0].tags] == ["loss", "z", "a", "rec_summary/bytes"]
+
+
+def test_each_writer_has_its_problems_however_many_another_has(tmp_path: Path) -> None:
+    broken = bytearray(frame(b"x"))
+    broken[-1] ^= 1
+    for stamp, count in ((0, 1200), (1, 3)):
+        host = "ab"[stamp]
+        put(tmp_path / "run", *losses((1, 99), after=stamp / 2), stamp=stamp, host=host)
+        [path] = (tmp_path / "run").glob(f"*.{host}_MS")
+        with path.open("ab") as file:
+            file.write(bytes(broken) * count)
+    report = Report()
+    found = list(inspect_run(*find_runs(tmp_path), report))
+    assert [each.problem_count for each in found] == [1200, 3]
+    assert ["b_MS" in problem.path for problem in found[1].problems] == [True] * 3
 
 
 def test_inspect_says_when_a_run_gives_no_sign_of_life(tmp_path: Path) -> None:
