@@ -89,7 +89,7 @@ def view(
 
     if any(each.startswith("--logdir") for each in arguments):
         received, expected = verbatim(" ".join(arguments)), "no --logdir: SRC is what is shown"
-        raise click.UsageError(three_part("the options of TensorBoard", received, expected))
+        raise click.UsageError(three_part("an option of TensorBoard", received, expected))
     index = RunIndex(source, runs, **shown)
     hint(f"Starting TensorBoard for {one_line(source)}.")
     chosen = awaited_runs(source, runs, index.find)

@@ -120,4 +120,4 @@ def test_a_log_directory_beside_the_source_is_refused(three_runs: Path, more: li
     done = run("view", three_runs, "--", "--window_title", "clicks", *more)
     assert done.returncode == 2
     received = f"Received: --window_title clicks {' '.join(more)}. Expected: no --logdir"
-    assert f"the options of TensorBoard is invalid. {received}" in done.stderr
+    assert f"an option of TensorBoard is invalid. {received}" in done.stderr
