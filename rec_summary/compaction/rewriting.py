@@ -20,7 +20,8 @@ import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary._pb.summary_pb2 import Compaction, Event
-from rec_summary.compaction.thinning import KEPT_TAGS, Thinner, Widths
+from rec_summary.compaction.thinning import Thinner, Widths
+from rec_summary.metrics.tags import EVALUATION
 from rec_summary.records.format import framing
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import RecordFile, Run
@@ -86,7 +87,7 @@ class Piece:
             return
         self.records += len(batch)
         for (kind, tag), span in batch.series().items():
-            if kind != SCALAR or tag.startswith(KEPT_TAGS):
+            if kind != SCALAR or tag.startswith(EVALUATION):
                 continue
             self.scalars += span.values
             self.scalar_bytes += span.values * (len(tag) + _VALUE_BYTES)

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.metrics.tags import EVALUATION
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Floats, Integers
 from rec_summary.series.options import EVERYTHING
 from rec_summary.values.summary import encode_event, encode_scalar
 
 KEPT_KINDS: Final = frozenset(("loss_landscape",))
-KEPT_TAGS: Final = "eval/"  # the scalars of evaluations
 
 _MOST_POINTS: Final = 1 << 18  # that wait
 _MOST_BYTES: Final = 1 << 24
@@ -124,7 +124,7 @@ class Thinner:
 
     def _add_scalars(self, batch: Batch) -> None:
         columns = batch.scalars()
-        is_kept = [tag.startswith(KEPT_TAGS) for tag in columns.tags]
+        is_kept = [tag.startswith(EVALUATION) for tag in columns.tags]
         codes_of_tags = np.array([self._code(tag) for tag in columns.tags], np.int64)
         serials = self._serial + np.searchsorted(batch.steps, columns.steps)
         # A bucket of its own for each value that stays in any case.

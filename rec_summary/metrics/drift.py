@@ -176,7 +176,8 @@ class ReferenceBuilder(State):
     def add(self, columns: Columns, weights: npt.NDArray[Any] | None = None) -> int:
         """Takes examples of a batch until there are enough.
 
-        A batch with more columns than those before begins anew: they lacked a column by mistake.
+        If a batch has more columns than those before, the sample starts over with it: they lacked
+        a column by mistake.
 
         Args:
             columns: Values by column; the first axis is that of the examples. Integers and strings

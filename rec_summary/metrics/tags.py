@@ -17,6 +17,9 @@ from rec_summary.metrics.state import Floats
 
 PREFIX: Final = "recommender/"
 
+EVALUATION: Final = "eval/"
+"""The beginning of the tags of evaluations."""
+
 QUALITY: Final = "quality"
 USERS: Final = "users"
 TABLE: Final = "table"

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from rec_summary.metrics.tags import EVALUATION
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Batch, Record, Recorded, Series
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES, Checksum, Step
 from rec_summary.series.report import Report
@@ -19,9 +20,6 @@ from rec_summary.series.text import printable
 _INFINITE: Final = 1 << 64  # more than any step
 _HELD_VALUES: Final = 4096
 _HELD_BYTES: Final = 1 << 24
-
-EVALUATION: Final = "eval/"
-"""The beginning of the tags of evaluations."""
 
 STEADY: Final = frozenset((SCALAR, HISTOGRAM))
 """The kinds that are recorded step by step."""

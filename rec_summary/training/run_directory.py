@@ -25,6 +25,7 @@ from msgspec import Meta, Struct
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState, TrainLineage
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.errors import RecordError
+from rec_summary.metrics.tags import EVALUATION
 from rec_summary.records.files import FILE_MODE, make_directory, read_plain, write_atomically
 from rec_summary.records.format.names import Kind, this_host
 from rec_summary.records.liveness import open_record_files, writer_is_alive
@@ -48,7 +49,6 @@ _LOCK_SECS: Final = 10.0
 _JOIN_SECS: Final = 600.0  # between the starts of two ranks of one training
 _MOST_BYTES: Final = 1 << 26  # some 20,000 ranks
 _TAILS: Final = (1 << 18, 1 << 22, 1 << 26)  # bytes at the end of a record file
-_EVALUATION: Final = "eval/"
 
 _NETWORK: Final = ("network", "parameters")  # the settings that say what is trained
 _LONGEST_SHOWN: Final = 40
@@ -220,7 +220,7 @@ def _last_steps_of(file: RecordFile) -> tuple[int, int]:
                 tags = [value.tag for value in event.summary.value if _is_of_step(value)]
                 # An evaluation at step 0 is by a process that did not know the step.
                 if event.step and tags:
-                    if not all(tag.startswith(_EVALUATION) for tag in tags):
+                    if not all(tag.startswith(EVALUATION) for tag in tags):
                         return int(event.step), evaluated
                     evaluated = max(evaluated, int(event.step))
         if not start:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.engines.engine import HERE, Engine
-from rec_summary.metrics.tags import JUDGED, OF_TASK, PREFIX
+from rec_summary.metrics.tags import EVALUATION, JUDGED, OF_TASK, PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run
@@ -55,8 +55,7 @@ BEST: Final = "best/"
 BEST_STEP: Final = "best_step/"
 """The same for the column of the step of that value."""
 
-_EVALUATION: Final = "eval/"
-METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:{JUDGED})/|\A{_EVALUATION}"
+METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:{JUDGED})/|\A{EVALUATION}"
 """A regular expression of the tags of metrics, which have a best value."""
 
 _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
@@ -127,7 +126,7 @@ class _Results:
     def take(self, tag: str, columns: Columns) -> None:
         """Adds values, of which there is at least one."""
         values = columns.values
-        if _LOSS.tag(tag) and not tag.startswith(_EVALUATION):
+        if _LOSS.tag(tag) and not tag.startswith(EVALUATION):
             known = self._losses.get(tag, values[:0])
             self._losses[tag] = np.concatenate([known, values[-_WINDOW:]])[-_WINDOW:]
             self._counts[tag] += len(values)
@@ -207,7 +206,7 @@ def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, _Be
     }
     for tag, last in results.last.items():
         # An evaluation is in the lineage and, of our collector, among the scalars as well.
-        if tag.removeprefix(_EVALUATION) not in lineage.metrics:
+        if tag.removeprefix(EVALUATION) not in lineage.metrics:
             metrics[tag] = (last, results.best(tag))
     return metrics
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.custom_scalar import layout_pb2
 
-from rec_summary.metrics.tags import PREFIX, named_tasks
+from rec_summary.metrics.tags import EVALUATION, PREFIX, named_tasks
 from rec_summary.series.limits import MOST_CHARTS
 from rec_summary.tensorboard.dashboards.groups import BEST, DETAIL
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
@@ -26,7 +26,6 @@ from rec_summary.tensorboard.dashboards.ranks import measures_of
 LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
 _LONGEST: Final = 250  # characters of a tag; the patterns take the square of that in time
 _TAG: Final = "custom_scalars__config__"
-_EVALUATION: Final = "eval/"
 _LAYOUTS: Final = 16  # that are kept
 
 # Titles, and the tags that belong there; the page matches from the beginning of a tag.
@@ -91,11 +90,11 @@ def _charts(tags: Sequence[str], evaluation: bool) -> Iterator[tuple[str, str]]:
             charts = [(f"{title}: {task}", start + tag) for title, tag in _TASK_CHARTS]
             yield from _matching(charts, tags)
         yield from itertools.islice(_slice_charts(tags), MOST_CHARTS)
-    start = "" if evaluation else _EVALUATION
+    start = "" if evaluation else EVALUATION
     metrics = [tag.removeprefix(start) for tag in tags if tag.startswith(start)]
     for metric in list(dict.fromkeys(metrics))[:MOST_CHARTS]:
         # The metrics of one training may be in the run or in its sub-run, by who wrote them.
-        yield f"Evaluation: {metric}", f"({_EVALUATION})?{re.escape(metric)}$"
+        yield f"Evaluation: {metric}", f"({EVALUATION})?{re.escape(metric)}$"
     if not evaluation:
         yield from _matching(_MORE_CHARTS, tags)
 

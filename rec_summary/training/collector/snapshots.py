@@ -11,6 +11,7 @@ import numpy as np
 from mindspore import Tensor, ops
 
 from rec_summary.errors import three_part
+from rec_summary.metrics.tags import EVALUATION
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.lineage.optimizers import LearningRates, parameters_of
@@ -264,10 +265,10 @@ def metric_values(metrics: Mapping[str, Any]) -> list[SummaryValue]:
         except (TypeError, ValueError):
             continue
         if numbers.ndim == 0:
-            values.append(SummaryValue(SCALAR, f"eval/{name}", float(numbers)))
+            values.append(SummaryValue(SCALAR, f"{EVALUATION}{name}", float(numbers)))
         elif numbers.ndim == 1:
             values += [
-                SummaryValue(SCALAR, f"eval/{name}/{index}", float(number))
+                SummaryValue(SCALAR, f"{EVALUATION}{name}/{index}", float(number))
                 for index, number in enumerate(numbers)
             ]
     return values
