@@ -90,6 +90,24 @@ class EveryMinutes:
 
 
 @dataclass(frozen=True)
+class AnyWhen:
+    """A checkpoint when any of the rules asks for one.
+
+    Attributes:
+        rules: Such as `(EverySteps(10_000), EveryMinutes(30))`.
+    """
+
+    rules: Sequence[When]
+
+    def __post_init__(self) -> None:
+        _check_rules("AnyWhen", self.rules, "due", "such as (EverySteps(1000), EveryMinutes(30))")
+
+    def due(self, number: int, last: int | None, seconds: float) -> bool:
+        """As in `When`."""
+        return any(rule.due(number, last, seconds) for rule in self.rules)
+
+
+@dataclass(frozen=True)
 class KeepAll:
     """Keeps every checkpoint."""
 
@@ -134,12 +152,30 @@ class KeepLogSpaced:
 
 
 @dataclass(frozen=True)
+class AnyKeep:
+    """Keeps a checkpoint that any of the rules keeps.
+
+    Attributes:
+        rules: Such as `(KeepLast(5), KeepLogSpaced(20))`.
+    """
+
+    rules: Sequence[Keep]
+
+    def __post_init__(self) -> None:
+        _check_rules("AnyKeep", self.rules, "kept", "such as (KeepLast(5), KeepLogSpaced(20))")
+
+    def kept(self, numbers: Sequence[int]) -> set[int]:
+        """As in `Keep`."""
+        return set().union(*(rule.kept(numbers) for rule in self.rules))
+
+
+@dataclass(frozen=True)
 class SavePolicy:
     """When checkpoints are saved, and which of them are kept.
 
     Attributes:
-        when: One of `EverySteps`, `LogSpaced`, `EveryMinutes`, or an object like them.
-        keep: One of `KeepAll`, `KeepLast`, `KeepLogSpaced`, or an object like them.
+        when: One of `EverySteps`, `LogSpaced`, `EveryMinutes`, `AnyWhen`, or an object like them.
+        keep: One of `KeepAll`, `KeepLast`, `KeepLogSpaced`, `AnyKeep`, or an object like them.
     """
 
     when: When
@@ -155,3 +191,11 @@ class SavePolicy:
             raise TypeError(three_part("SavePolicy's when", self.when, "such as EverySteps(1000)"))
         if not hasattr(self.keep, "kept"):
             raise TypeError(three_part("SavePolicy's keep", self.keep, "such as KeepLast(20)"))
+
+
+def _check_rules(name: str, rules: object, method: str, expected: str) -> None:
+    """Raises an error unless these are rules with this method, at least one."""
+    if not isinstance(rules, Sequence) or not all(hasattr(rule, method) for rule in rules):
+        raise TypeError(three_part(name, rules, expected))
+    if not rules:
+        raise ValueError(three_part(name, rules, expected))

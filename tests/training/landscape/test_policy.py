@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.training.landscape.policy import (
+    AnyKeep,
+    AnyWhen,
     EveryMinutes,
     EverySteps,
     KeepAll,
@@ -57,6 +59,16 @@ def test_what_stays():
     assert KeepLogSpaced(4).kept([1, 2, 4, 8, 16, 32, 64]) == {1, 4, 16, 64}
 
 
+def test_rules_combine():
+    rule = AnyWhen((EverySteps(100), EveryMinutes(2)))
+    assert rule.due(1, None, 0)
+    assert rule.due(101, 1, 0)
+    assert rule.due(9, 1, 120)
+    assert not rule.due(100, 1, 119)
+    keep = AnyKeep([KeepLast(3), KeepLogSpaced(4)])
+    assert keep.kept([1, 2, 4, 8, 16, 32, 64]) == {1, 4, 16, 32, 64}
+
+
 @given(NUMBERS, st.integers(3, 10))
 def test_first_and_last_stay_and_no_more_than_asked_for(numbers, count):
     kept = KeepLogSpaced(count).kept(numbers)
@@ -76,6 +88,10 @@ def test_first_and_last_stay_and_no_more_than_asked_for(numbers, count):
         lambda: EveryMinutes(math.nan),
         lambda: KeepLast(2),
         lambda: KeepLogSpaced(1),
+        lambda: AnyWhen(()),
+        lambda: AnyWhen(EverySteps(1)),
+        lambda: AnyWhen("steps"),
+        lambda: AnyKeep([EverySteps(1)]),
     ],
 )
 def test_invalid_policies(make):
