@@ -87,14 +87,14 @@ def aligned(
 def parting(one: Curve, other: Curve) -> Parting | None:
     """Returns where two curves part; None if there is no step at which both have a value.
 
-    The differences at all steps are averaged over windows: each has a fiftieth of the steps, or
-    five if there are few. The curves part in the first window whose mean difference is more than
-    three times the noise, if the window after it is so too, with the same sign. The noise is the
-    greater of two numbers: the scatter of single differences until then, as far as it shows in a
-    mean, measured by their changes from step to step; and the root mean square of the mean
-    differences before the difference last changed its sign, of the latter half of these windows.
-    If nothing differs before, the first difference counts. A value that is not finite beside one
-    that is parts the curves as well; two that are not finite do not differ.
+    The differences at all steps are averaged over windows: each has a fiftieth of the steps; in
+    short curves five, or a fifth of them if that is less. The curves part in the first window whose
+    mean difference is more than three times the noise, if the window after it is so too, with the
+    same sign. The noise is the greater of two numbers: the scatter of single differences until
+    then, as far as it shows in a mean, measured by their changes from step to step; and the root
+    mean square of the mean differences before the difference last changed its sign, of the latter
+    half of these windows. If nothing differs before, the first difference counts. A value that is
+    not finite beside one that is parts the curves as well; two that are not finite do not differ.
     """
     steps, (ours, theirs) = aligned([one, other])
     common = np.isfinite(ours) & np.isfinite(theirs)
