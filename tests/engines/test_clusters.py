@@ -43,12 +43,23 @@ KILLS = bool(os.environ.get("REC_SUMMARY_CLUSTERS"))
 in_check_only = pytest.mark.skipif(not KILLS, reason="takes long; run by tools/check engines")
 
 
-def _dask() -> Iterator[str]:
+@contextlib.contextmanager
+def _dask_cluster() -> Iterator[str]:
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
-    ) as cluster:
+    dask = importlib.import_module("dask")
+    # Dask ends a worker for good that is being replaced 15 s after an earlier one was killed.
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+        ) as cluster,
+    ):
         yield cluster.scheduler_address.replace("tcp://", "dask://")
+
+
+def _dask() -> Iterator[str]:
+    with _dask_cluster() as address:
+        yield address
 
 
 def _ray() -> Iterator[str]:
@@ -294,8 +305,6 @@ def test_the_only_worker_of_this_version_is_killed_and_replaced(
 
     monkeypatch.setattr(distributed.Client, "get_versions", one_is_other)
     work = functools.partial(units.fails_first, str(tmp_path), [1], "die")
-    room = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with distributed.LocalCluster(**room) as cluster:
-        engine = parse_engine(cluster.scheduler_address.replace("tcp://", "dask://"))
-        outcomes = list(run_units(engine, work, range(6)))
+    with _dask_cluster() as address:
+        outcomes = list(run_units(parse_engine(address), work, range(6)))
     assert {each.number: each.result for each in outcomes} == {n: n for n in range(6)}
