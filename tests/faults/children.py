@@ -14,6 +14,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
 from rec_summary.records.reading.runs import find_runs
 from tests.support import event_files
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 TRAINER_FLUSH_SECS = 0.2
@@ -35,6 +36,13 @@ def start(*command: object, **options: Any) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
         words, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True, **options
+    )
+
+
+def wait_for_events(logdir: Path, process: subprocess.Popen[str]) -> None:
+    """Returns when an export begins to write event files, or has ended."""
+    eventually(
+        lambda: any(logdir.rglob("*tfevents*")) or process.poll() is not None, rest_secs=0.001
     )
 
 

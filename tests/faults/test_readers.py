@@ -31,7 +31,7 @@ from rec_summary.tensorboard.provider import run_index
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.records_server import has_records
 from rec_summary.tensorboard.provider.run_index import RunIndex
-from tests.faults.children import COMMAND, count, shown, start
+from tests.faults.children import COMMAND, count, shown, start, wait_for_events
 from tests.faults.ledger import SLOW, Ledger, in_check_only, times
 from tests.support.crafted import run
 from tests.support.damage import damaged
@@ -180,8 +180,12 @@ def test_a_killed_worker_of_an_export(tmp_path: Path, ledger: Ledger) -> None:
         chance = random.Random(seed)
         ledger.tried(fault)
         logs = tmp_path / str(seed)
-        process = start(*COMMAND, "export", tmp_path / "records", logs, "--jobs", "2")
-        _kill_a_worker(process, chance)
+        process = start("tests.faults.export", tmp_path / "records", logs, "--jobs", "2")
+        worker = chance.choice(_workers(process))
+        if chance.random() < 0.5:  # while they write; otherwise while they start
+            wait_for_events(logs, process)
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended
+            worker.kill()
         _, errors = process.communicate(timeout=PATIENCE_SECS)
         assert process.returncode == 0 or "run it again" in errors, errors
         assert "Traceback" not in errors
@@ -201,37 +205,27 @@ def test_a_killed_worker_of_a_landscape(tmp_path: Path, ledger: Ledger) -> None:
         process = start("tests.faults.landscape", folder)
         assert process.stdout is not None
         process.stdout.readline()  # a worker is evaluating
-        _kill_a_worker(process, random.Random(seed))
+        random.Random(seed).choice(_workers(process)).kill()
         (folder / "go on").touch()  # its point is evaluated again
         output, errors = process.communicate(timeout=PATIENCE_SECS)
         assert output.endswith("9 points\n"), errors
         ledger.survived(fault, 9, 9)
 
 
-def _kill_a_worker(process: subprocess.Popen[str], chance: random.Random) -> None:
-    """Kills one of the processes below a program, unless it ends before it has any."""
-    parent = psutil.Process(process.pid)
-    workers: list[psutil.Process] = []
-    while not workers and process.poll() is None:
-        time.sleep(chance.uniform(0, 0.2))
-        try:
-            workers = parent.children(recursive=True)
-        except psutil.NoSuchProcess:
-            return
-    # The others are helpers of multiprocessing and of joblib.
-    for worker in chance.sample(workers, len(workers)):
-        try:
-            if "resource_tracker" not in " ".join(worker.cmdline()):
-                worker.kill()
-                return
-        except psutil.NoSuchProcess:
-            pass
+def _workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Returns the workers of a program as soon as it has some."""
+    family = psutil.Process(process.pid)
+    return eventually(
+        # The others are helpers of multiprocessing and of joblib.
+        lambda: [each for each in family.children() if "--process-name" in each.cmdline()],
+        despite=(psutil.NoSuchProcess,),  # a helper that has just ended
+    )
 
 
 @in_check_only
 def test_states_that_decompress_to_gigabytes(tmp_path: Path, ledger: Ledger) -> None:
     fault = "states that decompress to gigabytes"
-    records, compressed = tmp_path / "records", zlib.compress(bytes(1 << 28))
+    records = tmp_path / "records"
     for seed in range(times(1, 3)):
         ledger.tried(fault)
         chance = random.Random(seed)
