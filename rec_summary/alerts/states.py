@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.rules import COMPARISONS, Change, Compare, NotFinite, Rule, Silence, float32
-from rec_summary.alerts.windows import Window
+from rec_summary.alerts.sliding_maximum import SlidingMaximum
 from rec_summary.records.control import ALERTS
 from rec_summary.series.batch import Columns, Floats, Integers, concatenated, rows_of
 
@@ -114,7 +114,9 @@ class ValueAlert(_Alert):
 
     def __init__(self, rule: Rule, run: str, rank: int, tag: str) -> None:
         super().__init__(rule, run, rank, tag)
-        self._window = Window(rule.condition.within) if isinstance(rule.condition, Change) else None
+        self._maximum = (
+            SlidingMaximum(rule.condition.within) if isinstance(rule.condition, Change) else None
+        )
         self._since: float | None = None  # the time from which on the condition holds
 
     def take(self, values: Columns, *, past: bool) -> list[tuple[int, Transition]]:
@@ -159,9 +161,9 @@ class ValueAlert(_Alert):
         if isinstance(condition, NotFinite):
             return ~np.isfinite(numbers), None
         assert isinstance(condition, Change)
-        assert self._window is not None
+        assert self._maximum is not None
         sign = -1.0 if condition.rises else 1.0
-        highest = self._window.take(values._replace(values=sign * numbers))
+        highest = self._maximum.take(values._replace(values=sign * numbers))
         with np.errstate(invalid="ignore"):  # no value within the span: -inf
             change = highest - sign * numbers
             enough = condition.amount
@@ -265,7 +267,7 @@ class _Run:
                 quiet.seen = max(quiet.seen, seen)
 
 
-class Engine:
+class AlertStates:
     """The alerts of some rules. Every transition is returned once."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:

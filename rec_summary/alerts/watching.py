@@ -14,7 +14,7 @@ import numpy as np
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.last_values import LastValues, WatchReport
 from rec_summary.alerts.rules import Rule
-from rec_summary.alerts.states import Engine, NewData, Transition
+from rec_summary.alerts.states import AlertStates, NewData, Transition
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url
@@ -81,7 +81,7 @@ def watch(
             yield transition
     yield from watcher.new_problems()
     if not history:
-        yield from watcher.engine.firing()
+        yield from watcher.alerts.firing()
     yield watcher.report()
     while not once and not stop.wait(interval):
         yield from watcher.poll()
@@ -104,7 +104,7 @@ class _Watcher:
         patience: float,
         values: LastValues | None,
     ) -> None:
-        self.engine = Engine(rules)
+        self.alerts = AlertStates(rules)
         self._poller = poller
         self._offset = time.time() - time.monotonic()
         self._skips = since is None
@@ -112,12 +112,12 @@ class _Watcher:
         self._stop = stop
         self._patience = patience
         self._values = values
-        tags = self.engine.tags if values is None else None
+        tags = self.alerts.tags if values is None else None
         since = since or Since(wall_time=self._now() - _RECENT_SECS)
         self._selection = Selection(ExportOptions(tags=tags, since=since))
         self._report = Report()
         self._reported = 0  # problems
-        self._readers: dict[str, RunReader] = {}  # by the paths of runs
+        self._readers: dict[str, WatchedRun] = {}  # by the paths of runs
         self._names: dict[str, str] = {}  # the names of runs, by their paths; they stay
         self._gone: list[str] = []  # the paths of runs that may come back
         self._is_late, self._took = False, 0.0  # the last reading
@@ -146,7 +146,7 @@ class _Watcher:
 
     def report(self) -> WatchReport:
         """Returns what was found so far."""
-        firing, unmatched = tuple(self.engine.firing()), tuple(self.engine.unmatched)
+        firing, unmatched = tuple(self.alerts.firing()), tuple(self.alerts.unmatched)
         count = self._report.problem_count
         report = WatchReport(firing, unmatched, len(self._readers), count)
         if self._values is not None:
@@ -163,11 +163,11 @@ class _Watcher:
             name = self._names.setdefault(run.path, valid(run.name))
             reader = self._readers.get(run.path)
             if reader is None:
-                reader = RunReader(self._selection, self._report, self._patience)
+                reader = WatchedRun(self._selection, self._report, self._patience)
                 self._readers[run.path] = reader
             skips = old and self._skips
             for news in reader.skip(run) if skips else ():
-                self.engine.take(name, news, self._now(), old=True)
+                self.alerts.take(name, news, self._now(), old=True)
             for news in reader.read(run):
                 if self._stop.is_set():
                     return
@@ -176,7 +176,7 @@ class _Watcher:
                 if self._values is not None:
                     self._values.take(name, run, news)
                 now = self._now()
-                for transition in self.engine.take(name, news, now, old=old, past=past):
+                for transition in self.alerts.take(name, news, now, old=old, past=past):
                     yield transition
                     if self._stop.is_set():
                         return
@@ -200,14 +200,14 @@ class _Watcher:
             name = self._names.pop(path)
             if self._values is not None:
                 self._values.forget(name)
-            yield from self.engine.forget(name, self._now())
+            yield from self.alerts.forget(name, self._now())
 
     def _tick(self) -> Iterator[Transition]:
         if not self._stop.is_set():
-            yield from self.engine.tick(self._now())
+            yield from self.alerts.tick(self._now())
 
 
-class RunReader:
+class WatchedRun:
     """Reads what is new in a run's files, in the order of wall times within a rank.
 
     Attributes:

@@ -160,9 +160,9 @@ def keep_within(
             if rank_bytes(directory, rank) > most:
                 commit.sweep(directory, rank)  # the budget comes first
             counted = sum(file.nbytes for file in files)
-            window = plan.next_window(rows, total_bytes, counted)
-            if window is not None:
-                work.join(window.segments, window.target, window.newer)
+            next_group = plan.next_group(rows, total_bytes, counted)
+            if next_group is not None:
+                work.join(next_group.segments, next_group.target, next_group.newer)
                 continue
             for group in work.lineage_groups(files, writers):
                 if len(group) > _MOST_LINEAGE_FILES or _recorded(group) > full // 2:

@@ -39,7 +39,7 @@ class Segment(NamedTuple):
     weight: int
 
 
-class Window(NamedTuple):
+class FileGroup(NamedTuple):
     """Files that become one.
 
     Attributes:
@@ -53,7 +53,9 @@ class Window(NamedTuple):
     newer: int
 
 
-def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: int) -> Window | None:
+def next_group(
+    rows: Sequence[Sequence[Segment]], total_bytes: int, present: int
+) -> FileGroup | None:
     """Returns the files to compact next; None if there is no need, or nothing helps.
 
     Args:
@@ -62,22 +64,22 @@ def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: in
         present: The size of all files of the rank, in bytes.
     """
     full = segment_bytes(total_bytes)
-    windows = [window for _, window in sorted(_windows(rows, full), key=itemgetter(0))]
+    groups = [group for _, group in sorted(_groups(rows, full), key=itemgetter(0))]
     if present > begin_bytes(total_bytes):
         # Joining small files gives no room.
-        for window in windows:
-            if _size(window.segments) > window.target * 3 // 2:
-                return window
-    small = [window for window in windows if _size(window.segments) <= full]
+        for group in groups:
+            if _size(group.segments) > group.target * 3 // 2:
+                return group
+    small = [group for group in groups if _size(group.segments) <= full]
     least = small_bytes(total_bytes)
     if small and sum(segment.nbytes <= least for row in rows for segment in row) > MOST_SMALL:
         return small[0]
-    if windows and sum(map(len, rows)) > MOST_FILES:
-        return (small or windows)[0]
+    if groups and sum(map(len, rows)) > MOST_FILES:
+        return (small or groups)[0]
     return None
 
 
-def _windows(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[float, Window]]:
+def _groups(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[float, FileGroup]]:
     """Yields what could become one file; of little cost is what is short for its age."""
     for row in rows:
         newer = [0]
@@ -95,7 +97,7 @@ def _windows(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[flo
             weight = newer[first] - newer[last]
             cost = weight / (newer[last] + weight / 2 + 1) / (last - first)
             target = max(full, _size(part) // REDUCTION)
-            yield cost, Window(part, target, newer[last])
+            yield cost, FileGroup(part, target, newer[last])
 
 
 def _size(segments: Sequence[Segment]) -> int:

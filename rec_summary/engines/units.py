@@ -96,7 +96,7 @@ def run_units(
     with contextlib.ExitStack() as stack:
         pool = connected(engine, len(units), stack)
         blocks = _blocks(len(units), costs, pool.workers, in_order)
-        run = _Run(engine, pool, packed(work, ahead), units, blocks, tries, in_order, kept)
+        run = _Execution(engine, pool, packed(work, ahead), units, blocks, tries, in_order, kept)
         stack.callback(run.cancel)
         yield from run.outcomes()
 
@@ -141,7 +141,7 @@ def need_shared(path: str, what: str, *, exists: Callable[[str], bool] = os.path
 
 
 @dataclass
-class _Run:
+class _Execution:
     """Units that workers do; the attributes are as in `run_units`."""
 
     _engine: Engine

@@ -145,7 +145,7 @@ class State:
             setattr(self, name, type(getattr(self, name)).from_arrays(part))
 
 
-class Columns(NamedTuple):
+class ColumnBatch(NamedTuple):
     """A batch for states that prepare nothing: the positional arguments of their ``update``.
 
     Attributes:
@@ -155,7 +155,7 @@ class Columns(NamedTuple):
     columns: tuple[Array | None, ...]
 
     @classmethod
-    def of(cls, *columns: Any) -> Columns:
+    def of(cls, *columns: Any) -> ColumnBatch:
         """Returns a batch.
 
         Raises:
@@ -173,16 +173,16 @@ class Columns(NamedTuple):
         """The number of examples."""
         return next(len(column) for column in self.columns if column is not None)
 
-    def cut(self, at: Any) -> Columns:
+    def cut(self, at: Any) -> ColumnBatch:
         """Returns some of the examples: a slice, or their places."""
-        return Columns(tuple(None if column is None else column[at] for column in self.columns))
+        return ColumnBatch(tuple(None if column is None else column[at] for column in self.columns))
 
 
 def split(batch: Any, starts: Sequence[int]) -> list[Any]:
     """Returns the parts of a batch for `count_part`.
 
     Args:
-        batch: `Columns`, or what the ``prepare`` of a state returned.
+        batch: `ColumnBatch`, or what the ``prepare`` of a state returned.
         starts: Where each part begins, the first one at 0; none is empty.
     """
     if hasattr(batch, "split"):  # it does the work of all parts at once
@@ -192,8 +192,8 @@ def split(batch: Any, starts: Sequence[int]) -> list[Any]:
 
 
 def count_part(state: Any, part: Any) -> None:
-    """Counts a part of a batch: `Columns`, or what the ``prepare`` of the state returned."""
-    if isinstance(part, Columns):
+    """Counts a part of a batch: `ColumnBatch`, or what the ``prepare`` of the state returned."""
+    if isinstance(part, ColumnBatch):
         state.update(*part.columns)
     else:
         state.count(part)

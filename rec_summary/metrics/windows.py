@@ -17,7 +17,7 @@ from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import (
     Array,
-    Columns,
+    ColumnBatch,
     Scalable,
     State,
     StateT,
@@ -67,7 +67,7 @@ class Window(State, Generic[StateT], is_base=True):
         Raises:
             ValueError: The columns differ in length.
         """
-        count_together([self], Columns.of(*columns))
+        count_together([self], ColumnBatch.of(*columns))
 
     def total(self) -> StateT:
         """Returns the state of the window: a copy, all buckets merged."""
@@ -188,7 +188,7 @@ class Window(State, Generic[StateT], is_base=True):
 
 
 def count_together(windows: Collection[Window[Any]], batch: Any) -> None:
-    """Counts a batch: `Columns`, or what the ``prepare`` of the windows' states returned.
+    """Counts a batch: `ColumnBatch`, or what the ``prepare`` of the windows' states returned.
 
     A batch has a ``size``, and ``cut`` or ``split`` for `state.split`. It is cut where a bucket of
     any window ends, so that the work for each part is done once.
@@ -252,8 +252,8 @@ class LastExamples(Window[StateT]):
         return (size * count, count)
 
     def _take(self, size: int, part: Any) -> None:
-        # Columns are not checked yet, and may change.
-        if isinstance(part, Columns):
+        # ColumnBatch are not checked yet, and may change.
+        if isinstance(part, ColumnBatch):
             self._count_waiting()
             super()._take(size, part)
             return

@@ -30,7 +30,7 @@ _SIDES: Final = 2  # of a matrix
 _BLOCK: Final = 1 << 22  # elements that are read at once
 
 
-class Table(NamedTuple):
+class TableRows(NamedTuple):
     """A table, or rows of it at even distances, without rows that have NaN or infinities.
 
     Attributes:
@@ -95,7 +95,7 @@ class Tables(NamedTuple):
 
     checkpoint: str | None
     shapes: dict[str, tuple[int, ...]]
-    read: Callable[[str], Table]
+    read: Callable[[str], TableRows]
 
 
 @contextlib.contextmanager
@@ -118,7 +118,7 @@ def tables_of(
         with opened(path) as file:
             yield Tables(path, matrices(file), functools.partial(table_of, file))
         return
-    named: dict[str, Table] = {}
+    named: dict[str, TableRows] = {}
     for tag, tensor in recorded().items():
         if len(tensor.dims) == _SIDES and all(tensor.dims):
             with contextlib.suppress(ValueError):
@@ -134,7 +134,7 @@ def matrices(checkpoint: CheckpointFile | Checkpoint) -> dict[str, tuple[int, ..
     }
 
 
-def table_of(checkpoint: CheckpointFile | Checkpoint, name: str) -> Table:
+def table_of(checkpoint: CheckpointFile | Checkpoint, name: str) -> TableRows:
     """Reads a table of a checkpoint; of a large one, no more at once than is shown of it.
 
     Raises:
@@ -148,14 +148,14 @@ def table_of(checkpoint: CheckpointFile | Checkpoint, name: str) -> Table:
         within = rows[(rows >= first) & (rows < first + len(block))] - first
         values.append(block[within])
         first += len(block)
-    return Table(count, rows, np.concatenate(values))
+    return TableRows(count, rows, np.concatenate(values))
 
 
-def table_of_array(array: npt.NDArray[Any]) -> Table:
+def table_of_array(array: npt.NDArray[Any]) -> TableRows:
     """Returns a recorded matrix as a table."""
     values = array.astype("<f4")
     rows = _spread(np.flatnonzero(np.isfinite(values).all(axis=1)))
-    return Table(len(values), rows, values[rows])
+    return TableRows(len(values), rows, values[rows])
 
 
 def _blocks(

@@ -17,7 +17,7 @@ from rec_summary.records.writing.background import (
     DEFAULT_FLUSH_SECS,
     BackgroundWriter,
 )
-from rec_summary.records.writing.record import MessageRecord, Record
+from rec_summary.records.writing.record import LazyRecord, MessageRecord
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.values.summary import TENSOR, SummaryValue, encode_event
@@ -68,7 +68,7 @@ def step_record(
     values: Sequence[SummaryValue],
     troubles: Troubles,
     exporter: NpyExporter | None = None,
-) -> Record:
+) -> LazyRecord:
     """Returns all values of one step, as one record. The writer's thread encodes them.
 
     Args:
@@ -94,7 +94,7 @@ def step_record(
                     troubles.report("npy export", text)
         return encode_event(step, wall_time, encoded)
 
-    return Record(encode, sum(value.nbytes for value in values))
+    return LazyRecord(encode, sum(value.nbytes for value in values))
 
 
 class Recorder:
@@ -125,7 +125,7 @@ class Recorder:
         self._troubles = troubles
         self._poll = poll
         self._files: RunWriter | None = None
-        self._writer: BackgroundWriter[Record] | None = None
+        self._writer: BackgroundWriter[LazyRecord] | None = None
         self._exporter: NpyExporter | None = None
         # Of closed files.
         self._before = dict.fromkeys(("records", "bytes", "dropped", "errors", "queue_length"), 0)
@@ -186,7 +186,7 @@ class Recorder:
         """The current summary file; None while it is closed."""
         return None if self._files is None else self._files.paths[0]
 
-    def write(self, record: Record) -> None:
+    def write(self, record: LazyRecord) -> None:
         """Queues a record for the writer's thread."""
         writer = self._writer  # another thread may close it
         if writer is not None:

@@ -24,8 +24,8 @@ from rec_summary.alerts.rules import (
     float32,
     parse,
 )
-from rec_summary.alerts.states import Engine, NewData, Transition
-from rec_summary.alerts.windows import MOST, Window
+from rec_summary.alerts.sliding_maximum import MOST, SlidingMaximum
+from rec_summary.alerts.states import AlertStates, NewData, Transition
 from rec_summary.series.batch import Columns
 from tests.alerts import naive
 from tests.alerts.naive import Point
@@ -51,10 +51,10 @@ def news(points: Sequence[Point], rank: int = 0, over: bool | None = None) -> Ne
 
 
 def take(
-    engine: Engine, *points: Point, now: float = START, run: str = "run", **options: Any
+    alerts: AlertStates, *points: Point, now: float = START, run: str = "run", **options: Any
 ) -> list[Transition]:
-    """Passes values to an engine, all at once."""
-    return engine.take(run, news(points, **options), now)
+    """Passes values to the alerts, all at once."""
+    return alerts.take(run, news(points, **options), now)
 
 
 def bare(wall_time: float, over: bool | None = None) -> NewData:
@@ -70,7 +70,7 @@ def edges(transitions: Iterable[Transition]) -> list[tuple[int | None, bool]]:
 def judged(text: str, *values: float) -> list[tuple[int | None, bool]]:
     """Returns what a rule says of values at steps 1, 2 and so on."""
     return edges(
-        take(Engine([parse(text)]), *(point(at, value) for at, value in enumerate(values, 1)))
+        take(AlertStates([parse(text)]), *(point(at, value) for at, value in enumerate(values, 1)))
     )
 
 
@@ -106,57 +106,57 @@ def test_values_one_after_another(
 
 
 def test_the_reason_names_the_value_that_a_value_dropped_from() -> None:
-    engine = Engine([parse("loss drops 50% within 10m")])
-    found = take(engine, *(point(at, value) for at, value in enumerate([8, 3, 7])))
+    alerts = AlertStates([parse("loss drops 50% within 10m")])
+    found = take(alerts, *(point(at, value) for at, value in enumerate([8, 3, 7])))
     assert [each.reason for each in found] == ["loss = 3 at step 1, from 8", "loss = 7 at step 2"]
 
 
 def test_a_rule_has_an_alert_for_each_series() -> None:
-    engine = Engine([parse("loss > 1")])
+    alerts = AlertStates([parse("loss > 1")])
     tags = ("loss/auto", "eval/loss", "other")
-    found = take(engine, *(point(1, 2, tag=tag) for tag in tags))
-    found += take(engine, point(1, 2), rank=1)
-    found += take(engine, point(1, 2), run="b")
+    found = take(alerts, *(point(1, 2, tag=tag) for tag in tags))
+    found += take(alerts, point(1, 2), rank=1)
+    found += take(alerts, point(1, 2), run="b")
     assert [(each.run, each.rank, each.tag) for each in found] == [
         ("run", 0, "loss/auto"),
         ("run", 0, "eval/loss"),
         ("run", 1, "loss"),
         ("b", 0, "loss"),
     ]
-    assert engine.firing() == found
+    assert alerts.firing() == found
 
 
 def test_transitions_are_in_the_order_of_values_then_of_rules() -> None:
-    engine = Engine([parse("a: loss > 1"), parse("b: * > 0")])
+    alerts = AlertStates([parse("a: loss > 1"), parse("b: * > 0")])
     points = [point(1, 2, tag="x"), point(2, 2), point(3, 0, tag="x"), point(4, 2, tag="x")]
-    found = take(engine, *points)
+    found = take(alerts, *points)
     assert [(each.step, each.rule.name) for each in found] == [
         *((1, "b"), (2, "a"), (2, "b"), (3, "b"), (4, "b")),
     ]
 
 
 def test_a_clock_that_goes_back_counts_from_there() -> None:
-    engine = Engine([parse("loss > 1 for 5s")])
+    alerts = AlertStates([parse("loss > 1 for 5s")])
     times = [100, 101, 50, 54, 55]
     points = [point(at, 2, at=time) for at, time in enumerate(times)]
-    assert edges(take(engine, *points)) == [(4, True)]
+    assert edges(take(alerts, *points)) == [(4, True)]
 
 
 def test_values_of_later_steps_or_times_are_forgotten() -> None:
     rule = parse("loss drops 50% within 100s")
     back_in_steps = point(1, 5, at=1), point(9, 20, at=2), point(2, 6, at=3)
-    assert take(Engine([rule]), *back_in_steps) == []
+    assert take(AlertStates([rule]), *back_in_steps) == []
     back_in_time = point(1, 5, at=100), point(2, 20, at=200), point(3, 6, at=150)
-    assert take(Engine([rule]), *back_in_time) == []
+    assert take(AlertStates([rule]), *back_in_time) == []
     same_time = *back_in_time[:2], point(3, 6, at=200)
-    assert edges(take(Engine([rule]), *same_time)) == [(3, True)]
+    assert edges(take(AlertStates([rule]), *same_time)) == [(3, True)]
 
 
 def test_a_restart_finds_the_values_that_were_within_the_span_before_it() -> None:
-    engine = Engine([parse("loss drops 10% within 50s")])
+    alerts = AlertStates([parse("loss drops 10% within 50s")])
     before = [point(step, 8, at=START + step) for step in range(0, 1000, 10)]
     after = [point(step, 4, at=START + step + 10) for step in (510, 520, 561)]
-    assert edges(take(engine, *before, *after)) == [(510, True), (561, False)]
+    assert edges(take(alerts, *before, *after)) == [(510, True), (561, False)]
 
 
 def column(steps: Iterable[int], values: Sequence[float]) -> Columns:
@@ -168,7 +168,7 @@ def column(steps: Iterable[int], values: Sequence[float]) -> Columns:
 def test_a_wide_window_is_bounded_and_misses_little() -> None:
     count, width = 50_000, 20_000
     values = np.random.default_rng(1).random(count) - np.arange(count) / count
-    window = Window(width)
+    window = SlidingMaximum(width)
     found = window.take(column(range(count), values.tolist()))
     assert len(window) <= MOST
     steps = range(width, count, 97)
@@ -180,7 +180,7 @@ def test_a_wide_window_is_bounded_and_misses_little() -> None:
 
 def test_a_window_of_less_than_its_most_values_is_exact_after_many_more() -> None:
     values = np.random.default_rng(1).random(20_000)
-    found = Window(1000).take(column(range(20_000), values.tolist()))
+    found = SlidingMaximum(1000).take(column(range(20_000), values.tolist()))
     exact = [values[at - 1000 : at + 1].max() for at in range(1000, 20_000)]
     assert found[1000:].tolist() == exact
 
@@ -189,7 +189,7 @@ def test_a_window_that_rises_and_then_alternates_takes_linear_time() -> None:
     def seconds(count: int) -> float:
         steps = [*range(count), *(count - at % 2 for at in range(count))]
         values = column(steps, np.arange(2 * count).tolist())
-        window = Window(10 * count)
+        window = SlidingMaximum(10 * count)
         begun = time.process_time()
         window.take(values)
         return time.process_time() - begun
@@ -200,117 +200,117 @@ def test_a_window_that_rises_and_then_alternates_takes_linear_time() -> None:
 def test_steps_at_the_ends_of_int64_do_not_overflow() -> None:
     least, greatest = -(1 << 63), (1 << 63) - 1
     points = [point(least, 2, at=1), point(greatest, 2, at=2), point(greatest, 1, at=2)]
-    assert edges(take(Engine([parse("loss > 0 for 1s")]), *points)) == [(greatest, True)]
+    assert edges(take(AlertStates([parse("loss > 0 for 1s")]), *points)) == [(greatest, True)]
     rule = parse("loss drops 50% within 1s")
-    assert edges(take(Engine([rule]), *points)) == [(greatest, True)]
+    assert edges(take(AlertStates([rule]), *points)) == [(greatest, True)]
 
 
 def test_a_rule_that_nothing_matches_is_known() -> None:
     rules = [parse("loss > 1"), parse("calibraton > 1"), parse("auc no data for 1h")]
-    engine = Engine(rules)
-    take(engine, point(1, 0))
-    assert engine.unmatched == rules[1:]
+    alerts = AlertStates(rules)
+    take(alerts, point(1, 0))
+    assert alerts.unmatched == rules[1:]
 
 
 class TestSilence:
     """`no data`."""
 
     def test_it_is_reported_once_and_ends_with_data(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        take(engine, point(1, 1), now=100.0)
-        assert engine.tick(109.9) == []
-        [fired] = engine.tick(110.0)
+        alerts = AlertStates([parse("no data for 10s")])
+        take(alerts, point(1, 1), now=100.0)
+        assert alerts.tick(109.9) == []
+        [fired] = alerts.tick(110.0)
         assert (fired.firing, fired.step, fired.wall_time) == (True, 1, 110.0)
-        assert engine.tick(111.0) == []
-        assert engine.firing() == [fired]
-        [resolved] = take(engine, point(2, 1), point(3, 1), now=115.0)
+        assert alerts.tick(111.0) == []
+        assert alerts.firing() == [fired]
+        [resolved] = take(alerts, point(2, 1), point(3, 1), now=115.0)
         assert (resolved.firing, resolved.step) == (False, 2)
-        assert engine.tick(124.9) == []
-        [fired] = engine.tick(125.0)
+        assert alerts.tick(124.9) == []
+        [fired] = alerts.tick(125.0)
         assert fired.step == 3
 
     def test_old_records_arrived_when_they_were_written(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        engine.take("run", news([point(1, 1, at=80), point(2, 1, at=95)]), 100.0, old=True)
-        assert engine.tick(104.9) == []
-        assert len(engine.tick(105.0)) == 1
+        alerts = AlertStates([parse("no data for 10s")])
+        alerts.take("run", news([point(1, 1, at=80), point(2, 1, at=95)]), 100.0, old=True)
+        assert alerts.tick(104.9) == []
+        assert len(alerts.tick(105.0)) == 1
 
     def test_a_run_is_alive_with_any_record_and_a_tag_with_its_own_values(self) -> None:
-        engine = Engine([parse("all: no data for 10s"), parse("tag: loss no data for 10s")])
-        take(engine, point(1, 1), now=100.0)
-        take(engine, point(1, 1, tag="auc"), now=104.0)
-        engine.take("run", bare(START), 105.0)
-        assert [each.rule.name for each in engine.tick(114.0)] == ["tag"]
-        assert [each.rule.name for each in engine.tick(115.0)] == ["all"]
+        alerts = AlertStates([parse("all: no data for 10s"), parse("tag: loss no data for 10s")])
+        take(alerts, point(1, 1), now=100.0)
+        take(alerts, point(1, 1, tag="auc"), now=104.0)
+        alerts.take("run", bare(START), 105.0)
+        assert [each.rule.name for each in alerts.tick(114.0)] == ["tag"]
+        assert [each.rule.name for each in alerts.tick(115.0)] == ["all"]
 
     def test_each_rank_has_an_alert(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        take(engine, point(1, 1), now=100.0)
-        take(engine, point(1, 1), now=105.0, rank=1)
-        assert [each.rank for each in engine.tick(112.0)] == [0]
+        alerts = AlertStates([parse("no data for 10s")])
+        take(alerts, point(1, 1), now=100.0)
+        take(alerts, point(1, 1), now=105.0, rank=1)
+        assert [each.rank for each in alerts.tick(112.0)] == [0]
 
     def test_a_run_that_has_ended_is_not_waited_for(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        take(engine, point(1, 1), now=100.0)
-        assert len(engine.tick(120.0)) == 1
-        resolved = engine.take("run", bare(START + 1, over=True), 121.0)
+        alerts = AlertStates([parse("no data for 10s")])
+        take(alerts, point(1, 1), now=100.0)
+        assert len(alerts.tick(120.0)) == 1
+        resolved = alerts.take("run", bare(START + 1, over=True), 121.0)
         assert [each.reason for each in resolved] == ["data again"]
-        assert engine.tick(1000.0) == []
+        assert alerts.tick(1000.0) == []
 
     def test_the_end_of_a_run_ends_the_alerts_of_other_ranks(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        take(engine, point(1, 1), now=100.0, rank=1)
-        assert len(engine.tick(120.0)) == 1
-        [resolved] = engine.take("run", bare(START + 1, over=True), 121.0)
+        alerts = AlertStates([parse("no data for 10s")])
+        take(alerts, point(1, 1), now=100.0, rank=1)
+        assert len(alerts.tick(120.0)) == 1
+        [resolved] = alerts.take("run", bare(START + 1, over=True), 121.0)
         assert (resolved.rank, resolved.reason) == (1, "the run has ended")
 
     def test_the_last_records_of_other_ranks_do_not_revive_a_run_but_later_ones_do(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        engine.take("run", bare(START, over=True), 100.0)
-        take(engine, point(1, 1, at=START + 5), now=101.0, rank=1)
-        assert engine.tick(500.0) == []
-        take(engine, point(1, 1, at=START + 300), now=600.0)
-        assert engine.tick(605.0) == []
-        assert {each.rank for each in engine.tick(610.0)} == {0, 1}
+        alerts = AlertStates([parse("no data for 10s")])
+        alerts.take("run", bare(START, over=True), 100.0)
+        take(alerts, point(1, 1, at=START + 5), now=101.0, rank=1)
+        assert alerts.tick(500.0) == []
+        take(alerts, point(1, 1, at=START + 300), now=600.0)
+        assert alerts.tick(605.0) == []
+        assert {each.rank for each in alerts.tick(610.0)} == {0, 1}
 
     @pytest.mark.parametrize("step", [None, 0, 7], ids=["note", "landscape", "evaluation"])
     def test_what_is_recorded_after_the_end_does_not_revive_a_run(self, step: int | None) -> None:
-        engine = Engine([parse("no data for 10s")])
-        take(engine, point(7, 1), now=100.0)
+        alerts = AlertStates([parse("no data for 10s")])
+        take(alerts, point(7, 1), now=100.0)
         over = bare(START + 8, over=True)._replace(state=RunState(step=7))
-        engine.take("run", over, 101.0)
+        alerts.take("run", over, 101.0)
         late = START + 300
-        engine.take("run", bare(late) if step is None else news([point(step, 1, at=late)]), 600.0)
-        assert engine.tick(700.0) == []
+        alerts.take("run", bare(late) if step is None else news([point(step, 1, at=late)]), 600.0)
+        assert alerts.tick(700.0) == []
 
     def test_a_run_that_goes_on_gets_its_time_again(self) -> None:
-        engine = Engine([parse("loss no data for 10s")])
-        take(engine, point(1, 1), now=100.0)
-        engine.take("run", bare(START, over=True), 101.0)
-        engine.take("run", bare(START + 1, over=False), 500.0)
-        assert engine.tick(505.0) == []
-        assert len(engine.tick(510.0)) == 1
+        alerts = AlertStates([parse("loss no data for 10s")])
+        take(alerts, point(1, 1), now=100.0)
+        alerts.take("run", bare(START, over=True), 101.0)
+        alerts.take("run", bare(START + 1, over=False), 500.0)
+        assert alerts.tick(505.0) == []
+        assert len(alerts.tick(510.0)) == 1
 
 
 def test_a_run_whose_records_are_gone_is_forgotten() -> None:
-    engine = Engine([parse("loss > 1"), parse("no data for 10s")])
-    take(engine, point(1, 2))
-    take(engine, point(1, 2), run="other")
-    engine.tick(START + 100)
-    found = engine.forget("run", START + 200)
+    alerts = AlertStates([parse("loss > 1"), parse("no data for 10s")])
+    take(alerts, point(1, 2))
+    take(alerts, point(1, 2), run="other")
+    alerts.tick(START + 100)
+    found = alerts.forget("run", START + 200)
     assert [(each.run, each.firing) for each in found] == [("run", False)] * 2
-    assert {each.run for each in engine.firing()} == {"other"}
-    assert engine.tick(START + 300) == []
-    assert edges(take(engine, point(1, 2))) == [(1, True)]
+    assert {each.run for each in alerts.firing()} == {"other"}
+    assert alerts.tick(START + 300) == []
+    assert edges(take(alerts, point(1, 2))) == [(1, True)]
 
 
 def test_runs_are_forgotten_without_a_look_at_the_others() -> None:
-    engine = Engine([parse("loss > 1"), parse("no data for 10s")])
+    alerts = AlertStates([parse("loss > 1"), parse("no data for 10s")])
     names = [f"run {number}" for number in range(2000)]
     for name in names:
-        take(engine, point(1, 2), run=name)
+        take(alerts, point(1, 2), run=name)
     begun = time.process_time()
-    found = [each.run for name in names for each in engine.forget(name, START)]
+    found = [each.run for name in names for each in alerts.forget(name, START)]
     assert found == names
     assert time.process_time() - begun < 1
 
@@ -353,16 +353,16 @@ def test_columns_agree_with_values_one_after_another(
             del firing[each.tag]
 
     cuts = data.draw(st.lists(st.integers(0, len(points)), max_size=6).map(sorted))
-    engine, current = Engine([rule]), Engine([rule])
+    alerts, current = AlertStates([rule]), AlertStates([rule])
     found: list[Transition] = []
     for first, last in itertools.pairwise([0, *cuts, len(points)]):
         if first < last:
-            found += take(engine, *points[first:last])
+            found += take(alerts, *points[first:last])
             current.take("run", news(points[first:last]), START, past=False)
     assert [(each.firing, repr(of(each))) for each in found] == [
         (begins, repr(each)) for begins, each in expected
     ]
-    for each in (engine, current):
+    for each in (alerts, current):
         assert {repr(of(alert)) for alert in each.firing()} == set(map(repr, firing.values()))
 
 
@@ -376,6 +376,6 @@ def of(transition: Transition) -> Point:
 
 
 def test_no_rule_is_about_the_recorded_states_of_alerts() -> None:
-    engine = Engine([parse("*auc* drops 5% within 1d")])
+    alerts = AlertStates([parse("*auc* drops 5% within 1d")])
     tag = "alerts/auc-drop"
-    assert take(engine, point(1, 1.0, tag=tag), point(2, 0.0, tag=tag)) == []
+    assert take(alerts, point(1, 1.0, tag=tag), point(2, 0.0, tag=tag)) == []

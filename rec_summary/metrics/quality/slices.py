@@ -22,7 +22,7 @@ from rec_summary.metrics.quality.click_quality import QualityBatch
 from rec_summary.metrics.quality.score_cells import Places, starts_of
 from rec_summary.metrics.state import (
     Array,
-    Columns,
+    ColumnBatch,
     Scalable,
     State,
     Stored,
@@ -211,7 +211,7 @@ class Slices(Scalable):
         """
         values, codes = np.unique(np.asarray(names), return_inverse=True)
         slicing = Slicing(codes.reshape(-1), [str(value) for value in values.tolist()])
-        self.count(SlicedBatch(slicing, Columns.of(*columns)))
+        self.count(SlicedBatch(slicing, ColumnBatch.of(*columns)))
 
     def count(self, batch: SlicedBatch) -> None:
         """Counts a batch. The result does not depend on how the stream is cut into batches."""

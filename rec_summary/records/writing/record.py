@@ -36,7 +36,7 @@ class Sink(Protocol[Taken]):
 
 
 @dataclass(eq=False)
-class Record:
+class LazyRecord:
     """A record that can be written.
 
     Attributes:
@@ -51,7 +51,7 @@ class Record:
     kind: Kind = Kind.SUMMARY
 
 
-class MessageRecord(Record):
+class MessageRecord(LazyRecord):
     """A record that is a protobuf message."""
 
     def __init__(self, message: Any) -> None:

@@ -29,7 +29,7 @@ from rec_summary.records.format.names import (
 )
 from rec_summary.records.locks import LOCK_NAME, check_kind, file_lock
 from rec_summary.records.writing.background import BLOCK_SECS
-from rec_summary.records.writing.record import Record
+from rec_summary.records.writing.record import LazyRecord
 from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
 
@@ -163,7 +163,7 @@ class RunWriter:
         """How many bytes were passed to the operating system, in all files so far."""
         return self._gone_bytes + sum(segment.bytes_written for segment in self._open.values())
 
-    def write(self, record: Record) -> None:
+    def write(self, record: LazyRecord) -> None:
         """Encodes a record and appends it to the file of its kind, unless its payload is empty.
 
         Raises:

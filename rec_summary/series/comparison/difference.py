@@ -35,7 +35,7 @@ _PIPELINE: Final = "dataset_graph"
 
 
 @dataclass(frozen=True)
-class Change:
+class FactChange:
     """A fact that differs; None where a run does not have it.
 
     Attributes:
@@ -88,7 +88,7 @@ class Difference:
         only: The tags of scalars that only the first run has, and only the second.
     """
 
-    facts: dict[str, list[Change]]
+    facts: dict[str, list[FactChange]]
     graph: GraphChange | None
     curves: list[CurveChange]
     same_curves: int = 0
@@ -191,11 +191,13 @@ def _add_parameters(into: dict[str, Plain], graph: DatasetGraph) -> None:
         _add_parameters(into, child)
 
 
-def _changes(ours: Facts, theirs: Facts) -> list[Change]:
+def _changes(ours: Facts, theirs: Facts) -> list[FactChange]:
     names = dict.fromkeys((*ours, *theirs))
     both = ((name, (ours.get(name), theirs.get(name))) for name in names)
     # NaN is the same as NaN.
-    return [Change(name, (a, b)) for name, (a, b) in both if not (a == b or (a != a and b != b))]
+    return [
+        FactChange(name, (a, b)) for name, (a, b) in both if not (a == b or (a != a and b != b))
+    ]
 
 
 def _graph(run: Run) -> Counter[str]:

@@ -129,7 +129,7 @@ class TagSummary(_Extremes):
 
 
 @dataclass
-class ScalarSeries(_Extremes):
+class ScalarStatistics(_Extremes):
     """The scalars of a tag, of one run and rank.
 
     Attributes:

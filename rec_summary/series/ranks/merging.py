@@ -40,7 +40,7 @@ _KEPT_BYTES: Final = 256 << 20  # of states of ranks that may be needed for the 
 _LEAST_SECS: Final = 1e-6  # between two records of a rank; a few units of the last place of a time
 
 
-class Recorded(NamedTuple):
+class RecordedStates(NamedTuple):
     """Where and when a rank recorded states.
 
     Attributes:
@@ -68,7 +68,7 @@ class _Loaded(NamedTuple):
         size: The size of their arrays, in bytes.
     """
 
-    recorded: Recorded
+    recorded: RecordedStates
     record: Record
     states: dict[str, State]
     size: int
@@ -84,7 +84,7 @@ class MergingState(Struct):
         done: The start and the step that were merged last.
     """
 
-    recorded: dict[Rank, Annotated[list[Recorded], Meta(min_length=1)]]
+    recorded: dict[Rank, Annotated[list[RecordedStates], Meta(min_length=1)]]
     restarts: Restarts
     rank_size: Count
     done: Place
@@ -138,7 +138,9 @@ class Merging:
                 last = Reached(recorded[-1].step, recorded[-1].wall_time)
                 find_restart(self._state.restarts, last, Reached(step, wall_time))
             name = os.path.basename(decoded.path)
-            recorded.append(Recorded(wall_time, step, name, decoded.offset, bool(states.final)))
+            recorded.append(
+                RecordedStates(wall_time, step, name, decoded.offset, bool(states.final))
+            )
 
     def points(self, files: Sequence[RecordFile]) -> Iterator[MergedPoint]:
         """Yields the points that can be merged now and could not before, by step."""
@@ -214,7 +216,7 @@ class Merging:
         values = [Summary.Value.FromString(state) for state in encoded]
         return MergedPoint(*at, values, origin)
 
-    def _load(self, recorded: Recorded, files: Mapping[str, RecordFile]) -> _Loaded | None:
+    def _load(self, recorded: RecordedStates, files: Mapping[str, RecordFile]) -> _Loaded | None:
         if recorded.file not in files:
             self._note(f"{recorded.file} is gone, with states of its rank")
             return None
@@ -253,7 +255,7 @@ class Merging:
             self._report.note(f"run {printable(self._run)}: metrics are not merged: {what}")
 
 
-def _horizon(place: Place, recorded: Recorded) -> tuple[int, float]:
+def _horizon(place: Place, recorded: RecordedStates) -> tuple[int, float]:
     """Returns the last start and step up to which a rank has recorded all its states."""
     start, step = place
     return start, math.inf if recorded.final else step

@@ -103,7 +103,7 @@ class RankPoint(NamedTuple):
     values: dict[str, float]
 
 
-class History(NamedTuple):
+class RankHistory(NamedTuple):
     """A measure over ranks and time.
 
     Attributes:
@@ -123,7 +123,7 @@ class History(NamedTuple):
     missing: npt.NDArray[np.bool_]
 
 
-class Table(Struct, dict=True):
+class RankTable(Struct, dict=True):
     """Values by start, step and rank, in a bounded number of columns of steps.
 
     Attributes:
@@ -210,8 +210,8 @@ class Measure(Struct):
     """
 
     tag: tuple[Count, str]
-    waiting: Table
-    history: Table
+    waiting: RankTable
+    history: RankTable
     done: Place | None
     last: dict[Rank, Reached]
 
@@ -291,7 +291,7 @@ class Measure(Struct):
                 limits.append(limit)
         return min(limits)
 
-    def read(self, name: str) -> History | None:
+    def read(self, name: str) -> RankHistory | None:
         """Returns what is summarised; None without values."""
         rows = self.history.rows()
         if not len(rows):
@@ -304,7 +304,7 @@ class Measure(Struct):
         values[rank, column] = rows["sum"] / rows["count"]
         missing[rank, column] = False
         np.maximum.at(steps, column, rows["step"])
-        return History(
+        return RankHistory(
             *(name, ranks.astype(np.int64), steps, float(rows["wall_time"].max())),
             *(values, missing),
         )
@@ -390,7 +390,7 @@ class RankSummary(Struct):
         for _, point in sorted(points.items()):
             yield point
 
-    def histories(self) -> list[History]:
+    def histories(self) -> list[RankHistory]:
         """Returns what is summarised of each measure, in the order of `MEASURES`."""
         histories = (self.measures[name].read(name) for name in MEASURES if name in self.measures)
         return [history for history in histories if history is not None]
@@ -411,7 +411,7 @@ class RankSummary(Struct):
         known = self.measures.get(name)
         if known is None or tag < known.tag:
             done = None if known is None else known.done
-            self.measures[name] = Measure(tag, Table(), Table(), done, {})
+            self.measures[name] = Measure(tag, RankTable(), RankTable(), done, {})
 
     def _derive(self, rank: int, last: Reached | None, columns: Columns) -> None:
         """Takes the time of steps, in seconds: that between records, divided by their steps."""

@@ -17,7 +17,7 @@ from rec_summary.series.ranks.summary import (
     MEASURES,
     PREFIX,
     STEP_TIME,
-    History,
+    RankHistory,
 )
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.images import picture
@@ -42,12 +42,12 @@ _TITLES: Final = {
 }
 
 
-def heat_map(history: History) -> Point:
+def heat_map(history: RankHistory) -> Point:
     """Returns the picture of a measure, which is drawn when it is looked at."""
     return picture(f"{PREFIX}{history.measure}/heat_map", functools.partial(_heat_map, history))
 
 
-def _heat_map(history: History) -> Image.Image:
+def _heat_map(history: RankHistory) -> Image.Image:
     """Draws a measure: a row for each rank, the first one on top, over time.
 
     Of step time and input stall it shows the values. Of everything else, which changes much while
@@ -76,7 +76,7 @@ def _heat_map(history: History) -> Image.Image:
     return _framed(pixels, legend, (low, high), history, title)
 
 
-def overview(histories: Sequence[History], reached: Mapping[int, Reached]) -> Point:
+def overview(histories: Sequence[RankHistory], reached: Mapping[int, Reached]) -> Point:
     """Returns a table of the recent values of each measure, and of ranks that differ or lag."""
     lines = [f"### {len(reached)} ranks", ""]
     lines += [f"* {note}" for note in (*_late(reached), *_stalled(histories))] or ["* none lags"]
@@ -99,7 +99,7 @@ def measures_of(tags: Sequence[str]) -> Iterator[tuple[str, tuple[str, str, str]
             yield measure, (line, low, high)
 
 
-def _recent(history: History) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _recent(history: RankHistory) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Returns the ranks that have recent values, and the mean of those of each."""
     columns = history.values.shape[1]
     part = slice(columns - max(columns // _RECENT, 1), columns)
@@ -136,7 +136,7 @@ def _late(reached: Mapping[int, Reached]) -> Iterator[str]:
         yield f"and {len(late) - _NAMED} more ranks have recorded nothing for a minute or longer"
 
 
-def _stalled(histories: Sequence[History]) -> Iterator[str]:
+def _stalled(histories: Sequence[RankHistory]) -> Iterator[str]:
     """Yields a text for each of the ranks that wait for data longer than others, or for all."""
     for history in histories:
         if history.measure != INPUT_STALL:
@@ -154,7 +154,7 @@ def _stalled(histories: Sequence[History]) -> Iterator[str]:
 
 
 def _framed(
-    pixels: Any, legend: Any, bounds: tuple[float, float], history: History, title: str
+    pixels: Any, legend: Any, bounds: tuple[float, float], history: RankHistory, title: str
 ) -> Image.Image:
     """Returns a map with a title, the ranks at its left, the steps below, and its colours."""
     rows, columns = pixels.shape[:2]

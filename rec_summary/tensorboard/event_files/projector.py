@@ -33,7 +33,7 @@ from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 from rec_summary.series.values import recorded_values
-from rec_summary.tensorboard.embedding_tables import Table, tables_of
+from rec_summary.tensorboard.embedding_tables import TableRows, tables_of
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.outputs import Names
 from rec_summary.values.npy import file_name
@@ -134,7 +134,7 @@ def _write_table(
     logdir: LogDir,
     run: str,
     name: str,
-    table: Table,
+    table: TableRows,
     labels: Sequence[str] | None,
     config: Any,
 ) -> None:

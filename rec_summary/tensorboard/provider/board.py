@@ -78,7 +78,7 @@ class Board:
             BoardError: It does not start, for example because the port is in use.
         """
         others = [plugin for plugin in default.get_dynamic_plugins() if plugin is not RecordsLoader]
-        board = _Program([*default.get_static_plugins(), *others, _Loader(self._index)])
+        board = _Program([*default.get_static_plugins(), *others, _ProjectorLoader(self._index)])
         board.provider = RecordDataProvider(self._index)
         said = io.StringIO()
         try:
@@ -122,7 +122,7 @@ class _Program(program.TensorBoard):  # type: ignore[misc]
         return SimpleNamespace(data_provider=self.provider, start=lambda: None)  # is up to date
 
 
-class _Loader(base_plugin.TBLoader):  # type: ignore[misc]
+class _ProjectorLoader(base_plugin.TBLoader):  # type: ignore[misc]
     def __init__(self, index: RunIndex) -> None:
         self._index = index
 

@@ -23,7 +23,7 @@ from werkzeug import Request, Response
 from rec_summary.errors import RecSummaryError
 from rec_summary.landscape.checkpoints import is_table
 from rec_summary.series.text import reason
-from rec_summary.tensorboard.embedding_tables import Table, Tables, newest_checkpoint, tables_of
+from rec_summary.tensorboard.embedding_tables import TableRows, Tables, newest_checkpoint, tables_of
 from rec_summary.tensorboard.first_screen import page, pinned_tags
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
@@ -157,7 +157,7 @@ def _labels_of(runs: ServedRuns, name: str) -> tuple[Any, str]:
     return "".join(f"{row}\n" for row in _table(runs, name).rows.tolist()), "text/plain"
 
 
-def _table(runs: ServedRuns, name: str) -> Table:
+def _table(runs: ServedRuns, name: str) -> TableRows:
     """Returns a table of a run.
 
     Raises:

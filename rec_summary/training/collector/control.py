@@ -90,7 +90,7 @@ def _shown(options: CollectorOptions, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Change:
+class ActiveSettings:
     """Settings that are in force.
 
     Attributes:
@@ -157,7 +157,7 @@ class Control:
         # The writer's thread appends to it, and the training thread takes from it.
         self._arrived: collections.deque[tuple[Request, str | None]] = collections.deque()
         self._waiting: list[tuple[Request, str | None]] = []  # until their step
-        self._changes: list[Change] = []
+        self._changes: list[ActiveSettings] = []
         self._next = math.inf  # the next step of a request, or at which a change is over
 
     def begin(self, directory: str) -> None:
@@ -229,7 +229,7 @@ class Control:
             if refusal is None and "reset" in request.actions:
                 self._changes = []
             if refusal is None and request.settings:
-                self._changes.append(Change(request.settings, _until(request, step)))
+                self._changes.append(ActiveSettings(request.settings, _until(request, step)))
         self.options = self._base
         for change in self._changes:
             self.options = changed(self.options, change.settings)

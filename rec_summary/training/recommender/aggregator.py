@@ -18,7 +18,7 @@ from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import persistence
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.recommender.states import RankMetrics
 from rec_summary.training.run_directory import inform
 from rec_summary.training.tensors import Array
@@ -89,7 +89,7 @@ class Aggregator:
         self._metrics = RankMetrics(options, sizes, troubles)
         self._restore(resume)
 
-    def work(self, batches: list[Batch], request: ReportRequest | None) -> bytes:
+    def work(self, batches: list[StepInputs], request: ReportRequest | None) -> bytes:
         """Counts batches; returns the serialised event of the report, or nothing."""
         with self._lock:
             if batches:

@@ -49,7 +49,7 @@ _NO_BATCH: Final = (
 NO_IDS: Final = np.zeros(0, np.int64)
 
 
-class Batch(NamedTuple):
+class StepInputs(NamedTuple):
     """The inputs of one step.
 
     Attributes:
@@ -96,10 +96,10 @@ class Steps(NamedTuple):
 
     arrays: dict[Any, Array]
     lengths: dict[Any, list[int]]
-    batches: Sequence[Batch]
+    batches: Sequence[StepInputs]
 
 
-def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) -> Steps:
+def join(batches: Sequence[StepInputs], places: Iterable[Any], troubles: Troubles) -> Steps:
     """Returns steps. It leaves out a place that is missing in one of them."""
     arrays, lengths = {}, {}
     for place in places:
@@ -213,7 +213,7 @@ class Reader:
         )
 
     def take(self, view: StepView) -> dict[Any, Any]:
-        """Returns the inputs of the step that has ended, for a `Batch`."""
+        """Returns the inputs of the step that has ended, for a `StepInputs`."""
         inputs = _as_tuple(view.get("train_dataset_element"))
         outputs = _as_tuple(view.get("net_outputs"))
         operators = self._mailbox.take() if self._mailbox is not None else {}

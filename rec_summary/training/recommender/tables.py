@@ -17,7 +17,7 @@ _LAYERS: Final = "mindspore.nn.layer."
 
 
 @dataclass(frozen=True)
-class Table:
+class EmbeddingTable:
     """A table.
 
     Attributes:
@@ -70,7 +70,7 @@ def find_tables(
     parameters: Iterable[Any],
     troubles: Troubles,
     not_tables: Container[int] = (),
-) -> dict[str, Table]:
+) -> dict[str, EmbeddingTable]:
     """Returns the tables of these names.
 
     A name is the name of a parameter, or parts of it between dots, at the start if several fit. For
@@ -98,17 +98,21 @@ def find_tables(
                 f"{what}; its ids are counted, its rows are not sampled. The tables are: "
                 f"{', '.join(tables) or 'there are none'}",
             )
-            matched[name] = Table(None, None)
+            matched[name] = EmbeddingTable(None, None)
             continue
         (parameter,) = candidates
-        matched[name] = Table(parameter, None if _is_map(parameter) else int(parameter.shape[0]))
+        matched[name] = EmbeddingTable(
+            parameter, None if _is_map(parameter) else int(parameter.shape[0])
+        )
     return matched
 
 
 class RowSampler:
     """Reads the same few rows of each table each time, and never a whole table."""
 
-    def __init__(self, tables: Mapping[str, Table], count: int, troubles: Troubles) -> None:
+    def __init__(
+        self, tables: Mapping[str, EmbeddingTable], count: int, troubles: Troubles
+    ) -> None:
         """Chooses the rows, `count` of each table at most."""
         self._troubles = troubles
         self._count = count
@@ -146,7 +150,7 @@ class RowSampler:
                 del self._tables[name], self._rows[name]
         return samples
 
-    def _gather(self, table: Table, rows: Array) -> Array:
+    def _gather(self, table: EmbeddingTable, rows: Array) -> Array:
         parameter = table.parameter
         if table.is_map:
             keys = Tensor(rows, parameter.key_tensor.dtype)

@@ -20,7 +20,7 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
-from rec_summary.metrics.state import Columns, State
+from rec_summary.metrics.state import ColumnBatch, State
 from rec_summary.metrics.windows import (
     Decayed,
     LastExamples,
@@ -181,7 +181,7 @@ class TaskMetrics:
             masked, kept = ~chosen, chosen & ~missing
             missing &= chosen
         self._mistakes.add_kept(kept)
-        count_together(self._left_out.values(), Columns((masked, missing)))
+        count_together(self._left_out.values(), ColumnBatch((masked, missing)))
         return examples if kept.all() else examples.at(kept)
 
     def count(self, examples: Examples) -> None:
@@ -206,7 +206,7 @@ class TaskMetrics:
         if self._task.kind in _OF_MATRICES:
             batches[tags.QUALITY], refused = quality.prepare(scores, labels, weights)
             return batches, refused
-        batches[tags.QUALITY] = Columns.of(scores, labels, weights)
+        batches[tags.QUALITY] = ColumnBatch.of(scores, labels, weights)
         if self._task.kind == "ratings":
             pairs = by_content(scores, labels)
             batches[tags.PAIRS] = RankedLists().prepare(pairs, scores, labels)
@@ -221,7 +221,7 @@ class TaskMetrics:
                 batches[tags.USERS] = UserScores().prepare(users, clicks)
         elif users is not None:
             # Windows also count invalid examples, so they need the whole batch.
-            batches[tags.USERS] = Columns.of(users, scores, labels, weights)
+            batches[tags.USERS] = ColumnBatch.of(users, scores, labels, weights)
         return batches, refused
 
     def columns(self, examples: Examples) -> dict[str, Array]:

@@ -14,11 +14,11 @@ from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.record import Record
+from rec_summary.records.writing.record import LazyRecord
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.inputs import Batch, Reader, Roles, column_names
+from rec_summary.training.recommender.inputs import Reader, Roles, StepInputs, column_names
 from rec_summary.training.recommender.tables import (
     RowSampler,
     find_tables,
@@ -61,11 +61,11 @@ class RecommenderTelemetry:
         self._aggregator: Aggregator | None = None
         self._reader: Reader | None = None
         self._sampler: RowSampler | None = None
-        self._batches: list[Batch] = []
+        self._batches: list[StepInputs] = []
         self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
         self._nbytes = 0
-        self._waiting: list[weakref.ref[Record]] = []
+        self._waiting: list[weakref.ref[LazyRecord]] = []
         self._reports = 0
         self._step = 0
         self._rows: dict[str, tuple[Array, Array]] = {}
@@ -118,7 +118,7 @@ class RecommenderTelemetry:
         # The first step compiles the network.
         seconds = max(ended - self._ended, waited) if self._is_compiled else math.nan
         self._is_compiled = True
-        batch = Batch(values, samples, seconds, waited, time.time())
+        batch = StepInputs(values, samples, seconds, waited, time.time())
         self._ended, self._step = ended, step
         if self._nbytes <= _MOST_BYTES:
             if len(self._batches) - self._owned >= _MOST_TENSOR_STEPS:
@@ -194,7 +194,7 @@ class RecommenderTelemetry:
         assert self._aggregator is not None
         self._release_tensors()
         work = functools.partial(self._aggregator.work, self._batches, request)
-        record = Record(work, self._nbytes + _REPORT_BYTES)
+        record = LazyRecord(work, self._nbytes + _REPORT_BYTES)
         self._batches, self._owned, self._examples, self._nbytes = [], 0, 0, 0
         self._waiting.append(weakref.ref(record))
         self._recorder.write(record)

@@ -27,7 +27,7 @@ from rec_summary.training.graphs import graph_record
 from rec_summary.training.npy_export import check_export_options
 from rec_summary.training.recorder import Recorder, RecorderOptions
 from rec_summary.training.run_directory import came_second, other_writer
-from rec_summary.training.summary_record.plugins import GRAPH, Pool, own_content
+from rec_summary.training.summary_record.plugins import GRAPH, PendingValues, own_content
 
 if TYPE_CHECKING:
     from mindspore.nn import Cell
@@ -115,7 +115,7 @@ class SummaryRecord:
         self._path = str(self._recorder.path)
         self._mailbox = operators.Mailbox(self._troubles)
         self._mode = "train"
-        self._pool = Pool()
+        self._pending = PendingValues()
         self._swap = threading.RLock()  # a signal handler may record as well
         self._wants_graph = True
         self._closed = False
@@ -178,7 +178,7 @@ class SummaryRecord:
         content = own_content(plugin, name, value)
         if not self._is_closed():
             with self._swap:
-                self._pool.put(plugin, content)
+                self._pending.put(plugin, content)
 
     def record(
         self,
@@ -221,11 +221,11 @@ class SummaryRecord:
             operators.deliver()  # to other mailboxes; MindSpore's list must not grow
         wanted = plugin_filter or (lambda plugin: True)
         with self._swap:
-            pool, self._pool = self._pool, Pool()
+            pending, self._pending = self._pending, PendingValues()
         networks = [net for net in (self._network, train_network) if net is not None]
         if networks and self._wants_graph and wanted(GRAPH):
             self._write_graph(networks)
-        pool.write(self._recorder, step, wanted)
+        pending.write(self._recorder, step, wanted)
         self._raise_failure()
         return True
 
@@ -259,7 +259,7 @@ class SummaryRecord:
             with self._troubles.attempt(f"{kind} operator {tag}"):
                 snapshot = operators.snapshot(kind, tag, value)
                 with self._swap:
-                    self._pool.put(kind, snapshot)
+                    self._pending.put(kind, snapshot)
 
     def _write_graph(self, networks: Sequence[Cell]) -> None:
         try:

@@ -28,7 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.alerts import prometheus
 from rec_summary.alerts.last_values import LastValues, WatchReport
-from rec_summary.alerts.watching import RunReader
+from rec_summary.alerts.watching import WatchedRun
 from rec_summary.compaction.directory import compact
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.record import MessageRecord
@@ -133,7 +133,7 @@ def test_runs_are_shown_when_all_that_is_there_was_read(tmp_path: Path) -> None:
     training.values(1, loss=0.5)
     [run] = find_runs(tmp_path)
     values = LastValues(Selection(ExportOptions()))
-    for news in RunReader(Selection(ExportOptions()), Report()).read(run):
+    for news in WatchedRun(Selection(ExportOptions()), Report()).read(run):
         values.take("run", run, news)
     assert ("last_step", "rank=0", "run=run") not in samples(prometheus.text_of(values).decode())
     values.done(WatchReport((), (), 1, 0))

@@ -15,7 +15,7 @@ from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, Slicing
 from rec_summary.metrics.slice_report import auc_standard_error, quoted, values_of
-from rec_summary.metrics.state import Columns
+from rec_summary.metrics.state import ColumnBatch
 from rec_summary.metrics.windows import LastExamples, Lifetime, count_together
 from tests.support.laws import (
     assert_equal_states,
@@ -212,9 +212,11 @@ def test_the_values_of_a_matrix_are_limited_as_those_of_a_column() -> None:
     most = 0
     for start in range(0, 2000, 10):
         at = slice(start, start + 10)
-        parts.count(SlicedBatch(Slicing(codes[at], names), Columns(tuple(c[at] for c in columns))))
+        parts.count(
+            SlicedBatch(Slicing(codes[at], names), ColumnBatch(tuple(c[at] for c in columns)))
+        )
         most = max(most, len(list(parts.slices())))
-    whole.count(SlicedBatch(Slicing(codes, names), Columns(columns)))
+    whole.count(SlicedBatch(Slicing(codes, names), ColumnBatch(columns)))
     assert most <= 1024
     assert_equal_states(parts, whole)
     first = next(whole.slices())
@@ -283,7 +285,7 @@ def test_states_that_know_different_values_share_a_batch(first) -> None:
         assert state.closed
         assert [name for name, _, _ in state.slices()] == list(known)
     alone = {known: state.copy() for known, state in states.items()}
-    batch = SlicedBatch(Slicing(np.array([0, 1, 0]), ["A", "B"]), Columns((scores, labels)))
+    batch = SlicedBatch(Slicing(np.array([0, 1, 0]), ["A", "B"]), ColumnBatch((scores, labels)))
     for known in sorted(states, key=lambda each: each != first):
         states[known].count(batch)
         alone[known].update(names, scores, labels)
@@ -311,7 +313,7 @@ def test_a_rare_value_keeps_no_batch_in_memory(batches, size) -> None:
 
 def test_a_column_without_values_has_no_slices() -> None:
     state = Slices(LogLoss())
-    columns = Columns.of(np.full(3, 0.5), np.array([1, 0, 1]))
+    columns = ColumnBatch.of(np.full(3, 0.5), np.array([1, 0, 1]))
     state.count(SlicedBatch(Slicing(np.zeros((3, 0), np.intp), ["missing"]), columns))
     assert list(state.slices()) == []
     assert state.other.weight == 0
@@ -319,7 +321,7 @@ def test_a_column_without_values_has_no_slices() -> None:
 
 def test_names_that_differ_in_zeros_at_the_end_are_restored_as_one() -> None:
     state = Slices(LogLoss())
-    columns = Columns.of(np.full(3, 0.5), np.array([1, 0, 1]))
+    columns = ColumnBatch.of(np.full(3, 0.5), np.array([1, 0, 1]))
     names = ["a", "a\0", "a" * 63 + "\0b"]
     state.count(SlicedBatch(Slicing(np.arange(3), names), columns))
     assert [(name, size) for name, size, _ in state.slices()] == [("a", 2), ("a" * 63, 1)]

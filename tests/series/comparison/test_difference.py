@@ -10,9 +10,9 @@ from rec_summary._pb.lineage_pb2 import DatasetGraph, Operation, OperationParame
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series import step_buffer
 from rec_summary.series.comparison.difference import (
-    Change,
     CurveChange,
     Difference,
+    FactChange,
     GraphChange,
     difference,
 )
@@ -209,7 +209,7 @@ def test_the_last_value_of_a_step_that_comes_in_parts_is_compared(
 
 def test_one_difference_of_any_kind_is_one() -> None:
     assert Difference({}, None, []).empty
-    assert not Difference({"data": [Change("batch_size", (1, 2))]}, None, []).empty
+    assert not Difference({"data": [FactChange("batch_size", (1, 2))]}, None, []).empty
     assert not Difference({}, GraphChange((1, 2), {}, {"ReLU": 1}), []).empty
     assert not Difference({}, None, [CurveChange("loss", None)]).empty
     assert not Difference({}, None, [], only=([], ["loss"])).empty
@@ -229,5 +229,5 @@ def test_a_fact_of_one_run_only_is_missing_in_the_other(tmp_path: Path) -> None:
     put(tmp_path / "1", *losses(range(1, 5)))
     put(tmp_path / "2", custom(0), *losses(range(1, 5)))
     parameters = compared(tmp_path).facts["parameters"]
-    assert Change("depth", (None, 3)) in parameters
+    assert FactChange("depth", (None, 3)) in parameters
     assert all(change.values[0] is None for change in parameters)

@@ -13,7 +13,7 @@ from rec_summary.series.ranks.summary import (
     MEASURES,
     STATISTICS,
     RankSummary,
-    Table,
+    RankTable,
 )
 from tests.support.corpus import START, event, framed, histo, scalar
 from tests.support.many_ranks import SECS, SLOW, STALL, events, value
@@ -468,7 +468,7 @@ def test_a_state_with_impossible_numbers_is_refused(wrong):
     row = np.zeros(1, _ROW)
     row["count"] = 1
     state = {"width": 1, "rows": row.tobytes()}
-    assert convert(to_builtins(state), Table).rows() == row
+    assert convert(to_builtins(state), RankTable).rows() == row
     for name, number in wrong.items():
         if name in state:
             state[name] = number
@@ -476,7 +476,7 @@ def test_a_state_with_impossible_numbers_is_refused(wrong):
             row[name] = number
             state["rows"] = row.tobytes()
     with pytest.raises(ValidationError):
-        convert(to_builtins(state), Table)
+        convert(to_builtins(state), RankTable)
 
 
 def test_a_state_of_a_measure_that_is_not_known_is_refused():

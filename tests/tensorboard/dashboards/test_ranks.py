@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rec_summary.series.ranks.restarts import Reached
-from rec_summary.series.ranks.summary import History
+from rec_summary.series.ranks.summary import RankHistory
 from rec_summary.tensorboard.dashboards.ranks import overview
 
 
@@ -12,7 +12,7 @@ from rec_summary.tensorboard.dashboards.ranks import overview
 def test_a_rank_without_recent_values_is_not_among_the_highest(measure):
     values, missing = np.tile(np.arange(4.0)[:, None], 96), np.zeros((4, 96), np.bool_)
     values[3, 40:], missing[3, 40:] = np.nan, True
-    history = History(measure, np.arange(4) * 2, np.arange(96), 1e9, values, missing)
+    history = RankHistory(measure, np.arange(4) * 2, np.arange(96), 1e9, values, missing)
     text = str(overview([history], {2 * rank: Reached(95, 1e9) for rank in range(4)}))
     assert "| 0 | 1 | 2 | 4: 2, 2: 1, 0: 0 |" in text
     assert "nan" not in text

@@ -13,7 +13,7 @@ from rec_summary.series.best_values import BestSeries
 from rec_summary.series.exports.cursor import CURSOR_NAME, encode, remove_cursor, save_cursor
 from rec_summary.series.lineage import Lineage, Metric
 from rec_summary.series.new_records import ReadPosition
-from rec_summary.series.ranks.merging import MergingState, Recorded
+from rec_summary.series.ranks.merging import MergingState, RecordedStates
 from rec_summary.series.step_buffer import BufferState
 from rec_summary.series.values import Writer, Writers
 from rec_summary.tensorboard.event_files.cursor import Cursor, decode, load_cursor
@@ -57,7 +57,9 @@ def cursor(run: str = RUN) -> Cursor:
         files={"x.events.\udce9": ReadPosition(17), "y": ReadPosition(5, True, [(1, 2, 3)])},
         outputs={run: output, f"{run}/rank_0": output},
         writers=Writers([Writer(0, 1, 5.0)], {"y": 0}),
-        merging=MergingState({1: [Recorded(9.0, -5, "y", 7, True)]}, [(6.0, 8.0)], 2, (0, -1)),
+        merging=MergingState(
+            {1: [RecordedStates(9.0, -5, "y", 7, True)]}, [(6.0, 8.0)], 2, (0, -1)
+        ),
         description=DescriptionState({0: lineage}, {0: (1, 0, 2)}, 0, 0, "{}", 2, True),
         began=0.1,
         reached=5,

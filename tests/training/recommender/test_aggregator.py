@@ -27,7 +27,7 @@ from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
-from rec_summary.training.recommender.inputs import Batch
+from rec_summary.training.recommender.inputs import StepInputs
 from rec_summary.training.recommender.persistence import load, state_path, unpack
 from tests.support import event_files
 from tests.support.laws import assert_equal_states
@@ -56,9 +56,11 @@ _PLACES = {
 }
 
 
-def batch(seed: int) -> Batch:
+def batch(seed: int) -> StepInputs:
     random = np.random.default_rng(seed)
-    return Batch({place: make(random) for place, make in _PLACES.items()}, BATCH, 0.1, 0.0, 0.0)
+    return StepInputs(
+        {place: make(random) for place, make in _PLACES.items()}, BATCH, 0.1, 0.0, 0.0
+    )
 
 
 def engine(folder: Path, rank: int = 0, rank_size: int = 1) -> tuple[Aggregator, Troubles]:

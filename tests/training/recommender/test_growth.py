@@ -13,7 +13,7 @@ pytest.importorskip("mindspore")
 from rec_summary import Feature, RecommenderMetrics
 from rec_summary.metrics.report import Detail, read
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.recommender.states import RankMetrics
 
 ROWS = 500
@@ -32,7 +32,7 @@ OPTIONS = RecommenderMetrics(
 )
 
 
-def batch(seed: int, size: int = 64) -> Batch:
+def batch(seed: int, size: int = 64) -> StepInputs:
     random = np.random.default_rng(seed)
     price = random.normal(size=size).astype(np.float32)
     price[random.random(size) < 0.2] = np.nan
@@ -44,7 +44,7 @@ def batch(seed: int, size: int = 64) -> Batch:
         ("name", "price"): price,
         ("name", "country"): random.choice(["DE", "FR", "unknown", ""], size),
     }
-    return Batch(values, size, 0.1, 0.0, 0.0)
+    return StepInputs(values, size, 0.1, 0.0, 0.0)
 
 
 def updated(rank: RankMetrics, seeds: range) -> dict[str, float]:
@@ -99,7 +99,7 @@ def test_a_feature_without_numbers_costs_no_other_drift() -> None:
     rank = ranked_with(replace(OPTIONS, features={"age": "age", "price": "price"}), troubles)
     for seed, price in enumerate([np.nan, np.nan, 2.5]):
         values = {**batch(seed).values, ("name", "price"): np.full(64, price)}
-        rank.update(join([Batch(values, 64, 0.1, 0.0, 0.0)], rank.places, troubles))
+        rank.update(join([StepInputs(values, 64, 0.1, 0.0, 0.0)], rank.places, troubles))
     assert troubles.counts == {}
     found = read(rank.end_interval(), Detail()).scalars
     assert found["recommender/drift/psi/age"] >= 0

@@ -16,7 +16,7 @@ import mindspore
 from mindspore import Tensor, ops
 
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.inputs import Batch, Steps, join
+from rec_summary.training.recommender.inputs import StepInputs, Steps, join
 
 PLACE = ("input", 0)
 DTYPES = st.sampled_from(["?", "i1", "i4", "i8", "f2", "f4", "f8"])
@@ -25,7 +25,7 @@ DTYPES = st.sampled_from(["?", "i1", "i4", "i8", "f2", "f4", "f8"])
 def joined(*values: Any) -> Steps:
     """Joins steps that had these values, and nothing went wrong."""
     troubles = Troubles()
-    found = join([Batch({PLACE: v}, 1, 0.5, 0.25, 9.0) for v in values], [PLACE], troubles)
+    found = join([StepInputs({PLACE: v}, 1, 0.5, 0.25, 9.0) for v in values], [PLACE], troubles)
     assert not troubles.counts
     return found
 
@@ -58,7 +58,7 @@ def test_steps_of_one_example_may_have_lost_their_axis() -> None:
 
 def test_small_outputs_are_let_go_of() -> None:
     values = {("output", 1): Tensor(np.arange(4.0)), ("name", "user"): Tensor(np.arange(4))}
-    batch = Batch(values, 4, 0.5, 0.25, 9.0)
+    batch = StepInputs(values, 4, 0.5, 0.25, 9.0)
     batch.own()
     assert type(batch.values["output", 1]) is np.ndarray
     assert batch.values["output", 1].tolist() == [0, 1, 2, 3]
@@ -96,7 +96,7 @@ def test_large_tensors_and_single_numbers_are_joined_as_well() -> None:
 
 def test_a_place_that_a_step_lacks_is_left_out() -> None:
     one, other = {PLACE: np.ones(2), "more": np.ones(2)}, {PLACE: np.zeros(3)}
-    steps = [Batch(values, 2, 0.5, 0.25, 9.0) for values in (one, other)]
+    steps = [StepInputs(values, 2, 0.5, 0.25, 9.0) for values in (one, other)]
     found = join(steps, [PLACE, "more"], Troubles())
     assert found.arrays.keys() == {PLACE}
     assert found.batches == steps
@@ -106,7 +106,7 @@ def test_a_place_that_a_step_lacks_is_left_out() -> None:
 @pytest.mark.parametrize("make", [np.asarray, Tensor])
 def test_the_scores_of_all_pairs_of_a_smaller_batch_are_padded(place: Any, make: Any) -> None:
     parts = [np.eye(3, dtype=np.float32), np.eye(2, dtype=np.float32)]
-    steps = [Batch({place: make(part)}, len(part), 0.5, 0.25, 9.0) for part in parts]
+    steps = [StepInputs({place: make(part)}, len(part), 0.5, 0.25, 9.0) for part in parts]
     troubles = Troubles()
     found = join(steps, [place], troubles)
     padded = np.concatenate([parts[0], [[1, 0, np.nan], [0, 1, np.nan]]])
@@ -125,7 +125,7 @@ class Unreadable:
 def test_what_cannot_be_joined_is_reported_and_costs_nothing_else(wrong: Any) -> None:
     troubles, other = Troubles(), ("output", 1)
     values = (np.ones((2, 3)), wrong)
-    steps = [Batch({PLACE: v, other: np.ones(1)}, 1, 0.5, 0.25, 9.0) for v in values]
+    steps = [StepInputs({PLACE: v, other: np.ones(1)}, 1, 0.5, 0.25, 9.0) for v in values]
     found = join(steps, [PLACE, other], troubles)
     assert found.arrays.keys() == {other}
     assert troubles.counts == {"recommender metrics: input 0": 1}

@@ -13,7 +13,7 @@ from rec_summary import RecommenderMetrics
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.state import kind_of, restore
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.recommender.states import RankMetrics
 
 NOW = 1.7e9
@@ -28,7 +28,7 @@ OPTIONS = RecommenderMetrics(
 )
 
 
-def batch(seed: int, now: float = NOW, dtype: type = np.float64) -> Batch:
+def batch(seed: int, now: float = NOW, dtype: type = np.float64) -> StepInputs:
     """1,000 examples, whose labels came a minute after the event: half of them an hour ago."""
     random = np.random.default_rng(seed)
     age = np.where(np.arange(1000) < 500, 10.0, 3700.0)
@@ -41,7 +41,7 @@ def batch(seed: int, now: float = NOW, dtype: type = np.float64) -> Batch:
         ("name", "label"): (now - age).astype(dtype),
         ("name", "event"): (now - age - 60).astype(dtype),
     }
-    return Batch(values, 1000, 0.1, 0.0, now)
+    return StepInputs(values, 1000, 0.1, 0.0, now)
 
 
 def scalars(rank: RankMetrics) -> dict[str, float]:

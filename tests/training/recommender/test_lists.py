@@ -16,7 +16,7 @@ from rec_summary import RecommenderMetrics, Task
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.state import kind_of, restore
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.recommender.states import RankMetrics
 
 BATCH = 32
@@ -54,11 +54,11 @@ def columns(seed: int, size: int = BATCH) -> dict[tuple[str, object], np.ndarray
     }
 
 
-def batch(seed: int, size: int = BATCH) -> Batch:
-    return Batch(columns(seed, size), size, 0.1, 0.0, 0.0)
+def batch(seed: int, size: int = BATCH) -> StepInputs:
+    return StepInputs(columns(seed, size), size, 0.1, 0.0, 0.0)
 
 
-def counted(batches: list[Batch], at_once: int = 3) -> RankMetrics:
+def counted(batches: list[StepInputs], at_once: int = 3) -> RankMetrics:
     troubles = Troubles()
     rank = RankMetrics(OPTIONS, {}, troubles)
     for start in range(0, len(batches), at_once):
@@ -173,7 +173,7 @@ def test_a_network_that_predicts_nan_has_lost_its_lists() -> None:
     assert found["watch/ndcg_at_5/lifetime"] > 0
 
 
-def values_of_lost(batches: list[Batch]) -> dict[str, float]:
+def values_of_lost(batches: list[StepInputs]) -> dict[str, float]:
     troubles = Troubles()
     rank = RankMetrics(OPTIONS, {}, troubles)
     for each in batches:

@@ -17,7 +17,7 @@ from rec_summary import RecModel, RecommenderMetrics, Slice, SummaryCollector, T
 from rec_summary.metrics.report import Detail, read
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import mistakes
-from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.recommender.states import RankMetrics
 from tests.support.nets import FIELDS, VOCABULARY, WIDTH, Journal, stream
 from tests.support.training_records import scalars
@@ -45,7 +45,7 @@ def said(
     for name, column in columns.items():
         kind, _, number = name.partition("_")
         values[(kind, int(number)) if number else ("name", name)] = column
-    batch = Batch(values, SIZE, 0.1, 0.0, 1.7e9)
+    batch = StepInputs(values, SIZE, 0.1, 0.0, 1.7e9)
     rank.update(join([batch] * STEPS, rank.places, troubles))
     rank.check_values(read(rank.end_interval(), Detail()))
     lines = [record.getMessage() for record in caplog.records]
@@ -137,7 +137,7 @@ def test_predictions_beside_nan_are_not_forgotten(caplog) -> None:
     broken = np.where(np.arange(SIZE) == 0, np.float32(np.nan), RATES)
     for rates in (broken, np.full(SIZE, 0.5, np.float32), np.full(SIZE, np.nan, np.float32)):
         values = {("output", 1): rates, ("output", 2): CLICKS}
-        rank.update(join([Batch(values, SIZE, 0.1, 0.0, 1.7e9)], rank.places, troubles))
+        rank.update(join([StepInputs(values, SIZE, 0.1, 0.0, 1.7e9)], rank.places, troubles))
     rank.end_interval()
     assert list(troubles.counts) == ["recommender metrics: refused examples"]
 
@@ -171,7 +171,9 @@ def test_functions_without_a_name_are_told_apart(tmp_path) -> None:
 
 def test_rows_of_differing_lengths_are_reported(caplog) -> None:
     troubles = Troubles()
-    steps = [Batch({("input", 0): np.ones((2, n), np.int64)}, 2, 0.1, 0.0, 0.0) for n in (3, 4)]
+    steps = [
+        StepInputs({("input", 0): np.ones((2, n), np.int64)}, 2, 0.1, 0.0, 0.0) for n in (3, 4)
+    ]
     assert join(steps, [("input", 0)], troubles).arrays == {}
     assert "(3,) and (4,). Expected: the same in each step: pad" in caplog.text
 

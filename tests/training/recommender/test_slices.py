@@ -25,7 +25,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
-from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.recommender.persistence import load, state_path, unpack
 from rec_summary.training.recommender.slices import slicing
 from rec_summary.training.recommender.states import RankMetrics
@@ -52,7 +52,7 @@ OPTIONS = RecommenderMetrics(
 )
 
 
-def batch(seed: int, size: int = SIZE) -> Batch:
+def batch(seed: int, size: int = SIZE) -> StepInputs:
     random = np.random.default_rng(seed)
     country = random.integers(0, 3, size)
     score = 1 / (1 + np.exp(1 - country - random.normal(size=size)))
@@ -66,10 +66,12 @@ def batch(seed: int, size: int = SIZE) -> Batch:
         ("name", "age"): random.integers(10, 60, size),
         ("name", "user"): random.integers(0, 200, size),
     }
-    return Batch(values, size, 0.1, 0.0, 0.0)
+    return StepInputs(values, size, 0.1, 0.0, 0.0)
 
 
-def counted(options: RecommenderMetrics, batches: list[Batch]) -> tuple[MetricValues, Troubles]:
+def counted(
+    options: RecommenderMetrics, batches: list[StepInputs]
+) -> tuple[MetricValues, Troubles]:
     troubles = Troubles()
     rank = RankMetrics(options, {}, troubles)
     for each in batches:
@@ -77,7 +79,7 @@ def counted(options: RecommenderMetrics, batches: list[Batch]) -> tuple[MetricVa
     return read(rank.end_interval(), Detail()), troubles
 
 
-def whole(batches: list[Batch]) -> dict[object, np.ndarray]:
+def whole(batches: list[StepInputs]) -> dict[object, np.ndarray]:
     return {
         place[1]: np.concatenate([each.values[place] for each in batches])
         for place in batches[0].values
@@ -159,7 +161,7 @@ EVERY_METRIC = RecommenderMetrics(
 )
 
 
-def of_every_kind(seed: int, invalid: bool = False) -> Batch:
+def of_every_kind(seed: int, invalid: bool = False) -> StepInputs:
     random = np.random.default_rng(seed)
     found = batch(seed)
     shares = random.random((SIZE, 4))
@@ -187,7 +189,7 @@ def test_each_metric_of_a_slice_is_that_of_a_task_with_its_examples_alone(invali
         for each in batches:
             mine = each.values["name", "context"][:, 1] == code
             own = {place: value[mine] for place, value in each.values.items()}
-            only.append(Batch(own, int(mine.sum()), 0.1, 0.0, 0.0))
+            only.append(StepInputs(own, int(mine.sum()), 0.1, 0.0, 0.0))
             # The label is the column of the own item, of the whole batch.
             own["output", 8] = np.flatnonzero(mine)
         tower = Task(predictions=7, labels=8, kind="retrieval")

@@ -22,7 +22,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
-from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.recommender.persistence import load, state_path, unpack
 from rec_summary.training.recommender.states import RankMetrics
 from tests.support import event_files
@@ -68,8 +68,8 @@ def columns(seed: int, size: int = BATCH) -> dict[tuple[str, int], np.ndarray]:
     }
 
 
-def batch(seed: int) -> Batch:
-    return Batch(columns(seed), BATCH, 0.1, 0.0, 0.0)
+def batch(seed: int) -> StepInputs:
+    return StepInputs(columns(seed), BATCH, 0.1, 0.0, 0.0)
 
 
 def whole(seeds: range) -> dict[int, np.ndarray]:
@@ -84,7 +84,7 @@ def whole(seeds: range) -> dict[int, np.ndarray]:
 
 
 def counted(
-    options: RecommenderMetrics, batches: list[Batch]
+    options: RecommenderMetrics, batches: list[StepInputs]
 ) -> tuple[RankMetrics, MetricValues, Troubles]:
     """Counts batches, and returns the values of a report."""
     troubles = Troubles()
@@ -167,7 +167,9 @@ def test_a_named_task_has_the_values_of_an_unnamed_one() -> None:
 
 
 def test_without_names_nan_is_an_error_and_with_missing_none_too() -> None:
-    given = [Batch({("output", 1): np.full(8, 0.5), ("output", 2): np.full(8, np.nan)}, 8, 0, 0, 0)]
+    given = [
+        StepInputs({("output", 1): np.full(8, 0.5), ("output", 2): np.full(8, np.nan)}, 8, 0, 0, 0)
+    ]
     for options, start in (
         (RecommenderMetrics(predictions=1, labels=2, **COMMON), ""),
         (RecommenderMetrics(tasks={"a": Task(1, 2, missing=None)}, **COMMON), "a/"),
@@ -183,7 +185,7 @@ def test_without_names_nan_is_an_error_and_with_missing_none_too() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_a_label_that_stands_for_a_missing_one_is_compared_in_the_type_of_labels(dtype) -> None:
     labels = np.array([0, 1, -0.1, np.nan], dtype)
-    given = Batch({("output", 1): np.full(4, 0.5), ("output", 2): labels}, 4, 0, 0, 0)
+    given = StepInputs({("output", 1): np.full(4, 0.5), ("output", 2): labels}, 4, 0, 0, 0)
     options = RecommenderMetrics(tasks={"a": Task(1, 2, missing=-0.1)}, **COMMON)
     _, values, troubles = counted(options, [given])
     assert values.scalars["recommender/a/missing_labels/lifetime"] == 2
@@ -209,7 +211,7 @@ def test_scores_that_are_no_probabilities_have_no_quality_until_they_are() -> No
     options = RecommenderMetrics(predictions=1, labels=2, users=0, lists=0, k=(5,), **COMMON)
     rank = RankMetrics(options, {}, Troubles())
 
-    def value_after(*batches: Batch) -> dict[str, float]:
+    def value_after(*batches: StepInputs) -> dict[str, float]:
         for each in batches:
             rank.update(join([each], rank.places, Troubles()))
         values = read(rank.end_interval(), Detail())
@@ -219,7 +221,7 @@ def test_scores_that_are_no_probabilities_have_no_quality_until_they_are() -> No
             each: found[f"recommender/{each}/lifetime"] for each in ("auc", "gauc", "ndcg_at_5")
         }
 
-    def outside(seed: int, count: int) -> Batch:
+    def outside(seed: int, count: int) -> StepInputs:
         found = batch(seed)
         found.values["output", 1][:count] = 1.5
         return found
@@ -328,7 +330,7 @@ def test_a_restarted_run_is_where_an_unbroken_one_is(tmp_path) -> None:
 
 
 def test_two_ranks_merge_to_what_one_process_records(tmp_path) -> None:
-    def written(run: Path, each: Aggregator, rank: int, parts: list[list[Batch]]) -> None:
+    def written(run: Path, each: Aggregator, rank: int, parts: list[list[StepInputs]]) -> None:
         files = RunWriter(run, rank)
         for step, part in enumerate(parts, 1):
             payload = each.work(part, request(step, final=step == len(parts)))

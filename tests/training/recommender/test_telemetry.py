@@ -22,7 +22,7 @@ from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import persistence
-from rec_summary.training.recommender.inputs import Batch, Steps
+from rec_summary.training.recommender.inputs import StepInputs, Steps
 from rec_summary.training.recommender.states import RankMetrics
 from tests.support.nets import (
     FIELDS,
@@ -179,7 +179,7 @@ def test_more_than_one_percent_of_refused_examples_is_a_trouble(bad, reported) -
     scores[:bad] = np.nan
     arrays = {("output", 0): scores, ("output", 1): np.arange(200) % 2}
     lengths = {place: [200] for place in arrays}
-    metrics.update(Steps(arrays, lengths, [Batch({}, 200, 0.1, 0.0, 1.0)]))
+    metrics.update(Steps(arrays, lengths, [StepInputs({}, 200, 0.1, 0.0, 1.0)]))
     assert ("recommender metrics: refused examples" in troubles.counts) is reported
 
 
@@ -187,7 +187,7 @@ def counted_once(options, arrays) -> Troubles:
     troubles = Troubles()
     lengths = {place: [len(array)] for place, array in arrays.items()}
     metrics = RankMetrics(options, {}, troubles)
-    metrics.update(Steps(arrays, lengths, [Batch({}, 4, math.nan, 0.0, 2e9)]))
+    metrics.update(Steps(arrays, lengths, [StepInputs({}, 4, math.nan, 0.0, 2e9)]))
     return troubles
 
 

@@ -63,7 +63,7 @@ def values(directory, field):
 def test_two_threads_that_record_at_once_do_not_double_a_value(tmp_path, monkeypatch):
     meeting = threading.Barrier(2)
 
-    class Slow(plugins.Pool):
+    class Slow(plugins.PendingValues):
         def __init__(self):
             super().__init__()
             with contextlib.suppress(threading.BrokenBarrierError):
@@ -71,7 +71,7 @@ def test_two_threads_that_record_at_once_do_not_double_a_value(tmp_path, monkeyp
 
     with SummaryRecord(tmp_path) as record:
         record.add_value("scalar", "loss", 1.0)
-        monkeypatch.setattr(summary_record, "Pool", Slow)
+        monkeypatch.setattr(summary_record, "PendingValues", Slow)
         threads = [threading.Thread(target=record.record, args=(step,)) for step in (1, 2)]
         for thread in threads:
             thread.start()
@@ -83,14 +83,14 @@ def test_two_threads_that_record_at_once_do_not_double_a_value(tmp_path, monkeyp
 def test_a_value_that_is_added_while_another_thread_records_is_not_lost(tmp_path, monkeypatch):
     with SummaryRecord(tmp_path) as record:
         other = threading.Thread(target=record.record, args=(1,))
-        put = plugins.Pool.put
+        put = plugins.PendingValues.put
 
         def slow_put(*arguments):
             other.start()
             other.join(0.3)
             put(*arguments)
 
-        monkeypatch.setattr(plugins.Pool, "put", slow_put)
+        monkeypatch.setattr(plugins.PendingValues, "put", slow_put)
         record.add_value("scalar", "loss", 1.0)
         other.join()
     assert values(tmp_path, "scalar_value") == {(1, "loss"): 1.0}

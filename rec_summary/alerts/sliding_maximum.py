@@ -13,12 +13,12 @@ import numpy as np
 from rec_summary.series.batch import Columns, Floats
 
 MOST: Final = 2048
-"""The most values that a window keeps."""
+"""The most values that a `SlidingMaximum` keeps."""
 
 _PARTS: Final = 512  # of a span, when values are merged
 
 
-class Window:
+class SlidingMaximum:
     """The highest finite value within a span before each value.
 
     Going back to an earlier step or time, as a restart does, takes the later values away. The
