@@ -172,8 +172,8 @@ def write_atomically(
 ) -> Iterator[IO[bytes]]:
     """Opens a file for writing that replaces `path` when the block ends without an error.
 
-    Readers see the old file or the new one, never a part of it. One process at a time may
-    write a path.
+    Readers see the old file or the new one, never a part of it. Of several that write a path at
+    the same time, the one that began last replaces it, and the others get an error.
 
     Args:
         path: The file.
@@ -192,8 +192,10 @@ def write_atomically(
     if like is not None:
         with contextlib.suppress(FileNotFoundError):
             status = os.lstat(like)
+    file = create_plain(hidden, FILE_MODE if status else mode, dir_fd=dir_fd)
+    created = os.fstat(file.fileno())
     try:
-        with create_plain(hidden, FILE_MODE if status else mode, dir_fd=dir_fd) as file:
+        with file:
             yield file
             if status is not None:
                 file.flush()  # a write after `utime` would change the time again
@@ -202,13 +204,20 @@ def write_atomically(
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
+            if not _is_at(created, hidden, dir_fd):
+                raise OSError(errno.EBUSY, "another process writes it, too", os.fspath(path))
         os.replace(hidden, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(hidden, dir_fd=dir_fd)
+            if _is_at(created, hidden, dir_fd):
+                os.unlink(hidden, dir_fd=dir_fd)
         raise
     if sync:
         sync_directory(directory)
+
+
+def _is_at(status: os.stat_result, path: str, dir_fd: int | None) -> bool:
+    return os.path.samestat(status, os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
 
 
 def refuse_link(path: str | os.PathLike[str]) -> None:

@@ -86,6 +86,22 @@ def test_what_a_killed_process_left_is_overwritten(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_the_later_of_two_that_write_one_path_at_a_time_wins(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    first, second = write_atomically(path), write_atomically(path)
+    first.__enter__().write(b"first")
+    later = second.__enter__()
+    later.write(b"half")
+    with pytest.raises(OSError, match="another process writes it, too"):
+        first.__exit__(None, None, None)
+    assert path.read_bytes() == b"old"
+    later.write(b" and half")
+    second.__exit__(None, None, None)
+    assert path.read_bytes() == b"half and half"
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_the_longest_name_can_be_written(tmp_path: Path) -> None:
     name = "x" * 255
     with write_atomically(tmp_path / name) as file:

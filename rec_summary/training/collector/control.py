@@ -17,8 +17,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import mindspore
-
 from rec_summary._pb import lineage_pb2
 from rec_summary.checks import check_bool, check_int, check_int_or_none, check_pattern
 from rec_summary.errors import three_part
@@ -26,7 +24,7 @@ from rec_summary.records.control import FileVersion, Request, read_requests, ver
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
 from rec_summary.training.collector.options import FIRST_PARAMETERS, CollectorOptions
-from rec_summary.training.landscape.checkpoints import replacing
+from rec_summary.training.landscape.checkpoints import save_atomically
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
 
 NOTE: Final = "note"
@@ -309,5 +307,4 @@ def save_checkpoint(network: Any, directory: str, rank: int, step: int) -> None:
     folder = os.path.join(directory, "checkpoints")
     make_directory(folder)
     name, hidden = f"rank_{rank}_step_{step}.ckpt", f".rank_{rank}.tmp.ckpt"
-    with replacing(folder, name, hidden) as temporary:
-        mindspore.save_checkpoint(network, temporary)
+    save_atomically(network, folder, name, hidden)

@@ -12,9 +12,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import mindspore
@@ -24,7 +23,7 @@ import numpy.typing as npt
 from rec_summary.records.checkpoints import FOLDER, METADATA_NAME, REPLAY_NAME
 from rec_summary.records.checkpoints.sparse import is_large, sparse_parameters
 from rec_summary.records.failures import Troubles
-from rec_summary.records.files import FILE_MODE, make_directory
+from rec_summary.records.files import FILE_MODE, make_directory, write_atomically
 from rec_summary.records.locks import LOCK_NAME, file_lock
 from rec_summary.records.writing.background import BackgroundWriter
 from rec_summary.records.writing.run_writer import Durability
@@ -37,6 +36,7 @@ logger = logging.getLogger("rec_summary")
 _LOCK_SECS: Final = 60.0
 _WAITING: Final = 2  # snapshots; each is a copy of all parameters
 _INT32_MAX: Final = 2**31 - 1
+_HIDDEN_NAME: Final = ".saving.ckpt"
 
 
 @dataclass(frozen=True)
@@ -175,18 +175,18 @@ class _Files:
                 {"name": key, "data": mindspore.Tensor(array)}
                 for key, array in self._to_write(snapshot).items()
             ]
-            with replacing(self._directory, name) as temporary:
-                mindspore.save_checkpoint(parameters, temporary)
+            save_atomically(parameters, self._directory, name, _HIDDEN_NAME)
             self._written[snapshot.number] = name
             size = os.path.getsize(os.path.join(self._directory, name))
             logger.info("checkpoint %s: %s bytes (%s in memory)", name, size, snapshot.nbytes)
             if snapshot.rows:
-                with replacing(self._directory, REPLAY_NAME) as temporary:
-                    np.savez(temporary, **snapshot.rows)
+                replay = os.path.join(self._directory, REPLAY_NAME)
+                with write_atomically(replay, FILE_MODE, sync=True) as file:
+                    np.savez(file, **snapshot.rows)
             dropped = self._drop()
-            metadata = json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1)
-            with replacing(self._directory, METADATA_NAME) as temporary:
-                Path(temporary).write_text(metadata, encoding="utf-8")
+            metadata = os.path.join(self._directory, METADATA_NAME)
+            with write_atomically(metadata, FILE_MODE, sync=True) as file:
+                file.write(json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1).encode())
             for old in dropped:  # only after the metadata no longer names them
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self._directory, old))
@@ -242,29 +242,28 @@ class _Files:
         }
 
 
-@contextlib.contextmanager
-def replacing(directory: str, name: str, hidden: str | None = None) -> Iterator[str]:
-    """Yields a temporary path; its file replaces `name` when the block ends without an error.
+def save_atomically(parameters: Any, directory: str, name: str, hidden: str) -> None:
+    """Saves a checkpoint, which replaces `name` when it is complete and on the disk.
 
     Args:
-        directory: The directory of both.
+        parameters: What MindSpore saves.
+        directory: The directory of both names.
         name: The name of the file.
-        hidden: Its name until then, which has the same ending; None for one of this process. The
-            next file with the same hidden name overwrites what a killed process has left.
+        hidden: Its name until then, with the ending `.ckpt`. The next checkpoint with the same
+            hidden name overwrites what a killed process has left.
 
     Raises:
         OSError: The file cannot be written; the old one stays.
     """
-    hidden = hidden or f".{os.getpid()}-{name}"
-    prefix = os.path.splitext(hidden)[0]
     temporary = os.path.join(directory, hidden)
     try:
-        yield temporary
+        mindspore.save_checkpoint(parameters, temporary)
         os.chmod(temporary, FILE_MODE)
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, os.path.join(directory, name))
     except BaseException:
+        prefix = os.path.splitext(hidden)[0]
         for entry in os.listdir(directory):  # MindSpore leaves a temporary file of its own
             if entry.startswith(prefix):
                 os.unlink(os.path.join(directory, entry))
