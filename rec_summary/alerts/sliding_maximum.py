@@ -10,7 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from rec_summary.series.batch import Columns, Floats
+from rec_summary.arrays import Floats
+from rec_summary.series.batch import Columns
 
 MOST: Final = 2048
 """The most values that a `SlidingMaximum` keeps."""

@@ -22,18 +22,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.rules import COMPARISONS, Change, Compare, NotFinite, Rule, Silence, float32
 from rec_summary.alerts.sliding_maximum import SlidingMaximum
+from rec_summary.arrays import Flags, Floats, Integers
 from rec_summary.records.control import ALERTS
-from rec_summary.series.batch import Columns, Floats, Integers, concatenated, rows_of
+from rec_summary.series.batch import Columns, concatenated, rows_of
 
 _AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
 _PERCENT: Final = 0.01
-
-Flags = npt.NDArray[np.bool_]
 
 
 class NewData(NamedTuple):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.metrics.tags import EVALUATION
-from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Floats, Integers
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch
 from rec_summary.series.options import EVERYTHING
 from rec_summary.values.summary import encode_event, encode_scalar
 
@@ -52,7 +52,7 @@ def extremes(buckets: Integers, values: Floats) -> Integers:
     return chosen
 
 
-def _first_of(buckets: Integers, mask: npt.NDArray[np.bool_]) -> Integers:
+def _first_of(buckets: Integers, mask: Flags) -> Integers:
     """Returns the first point of each bucket that is in a mask."""
     places = np.flatnonzero(mask)
     _, firsts = np.unique(buckets[places], return_index=True)
@@ -96,7 +96,7 @@ class Thinner:
         self._widths = Widths()
         self._codes: dict[str, int] = {}  # of the tags of scalars
         self._heads: list[bytes] = []  # what stands in front of a scalar, by the code of its tag
-        self._points: list[tuple[npt.NDArray[Any], ...]] = []
+        self._points: list[tuple[Array, ...]] = []
         self._count = 0
         self._others: list[_Other] = []
         self._other_bytes = 0
@@ -183,7 +183,7 @@ class Thinner:
             yield _payload(other)
 
     def _of_scalars(
-        self, points: list[tuple[npt.NDArray[Any], ...]]
+        self, points: list[tuple[Array, ...]]
     ) -> Iterator[tuple[int, int, float, list[bytes]]]:
         """Yields the scalars that stay, record by record."""
         if not points:

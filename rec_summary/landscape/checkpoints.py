@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import numpy.typing as npt
-
+from rec_summary.arrays import Array
 from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
 from rec_summary.landscape.metadata import Metadata
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
@@ -19,8 +18,6 @@ TOUCHED: Final = "touched"
 
 # Statistics of normalisation layers are measured, not learned: they do not move.
 _MEASURED: Final = re.compile(r"(^|\.)moving_(mean|variance)$")
-
-Array = npt.NDArray[Any]
 
 
 class Checkpoint:

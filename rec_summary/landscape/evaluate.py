@@ -9,11 +9,11 @@ import uuid
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array, Floats
 from rec_summary.engines.engine import Engine
 from rec_summary.engines.units import need_shared, run_units
 from rec_summary.errors import RecSummaryError, three_part, verbatim
@@ -30,7 +30,7 @@ class ModelError(RecSummaryError):
 class Model(Protocol):
     """A model with a loss."""
 
-    def set(self, name: str, value: npt.NDArray[Any]) -> None:
+    def set(self, name: str, value: Array) -> None:
         """Sets a parameter in place."""
 
     def loss(self) -> float:
@@ -67,7 +67,7 @@ class EvaluationTask:
 
 def evaluate(
     task: EvaluationTask,
-    points: npt.NDArray[np.float64],
+    points: Floats,
     indices: Sequence[int],
     engine: Engine,
 ) -> Iterator[tuple[list[int], list[float]]]:
@@ -99,7 +99,7 @@ def evaluate(
 
 
 def _evaluate_block(
-    task: EvaluationTask, unit: tuple[list[int], npt.NDArray[np.float64]], *, is_shared: bool
+    task: EvaluationTask, unit: tuple[list[int], Floats], *, is_shared: bool
 ) -> tuple[list[int], list[float]]:
     indices, points = unit
     if is_shared:
@@ -111,7 +111,7 @@ _evaluators: list[_Evaluator] = []  # of this process: at most one, as a model m
 _lock = threading.Lock()  # the threads of a worker share the model and its parameters
 
 
-def _evaluate(task: EvaluationTask, points: npt.NDArray[np.float64]) -> list[float]:
+def _evaluate(task: EvaluationTask, points: Floats) -> list[float]:
     with _lock:
         if not _evaluators or _evaluators[0].task.token != task.token:
             _evaluators.clear()
@@ -153,7 +153,7 @@ class _Evaluator:
             expected = "a model that can be evaluated on its data"
             raise model_error(f"the loss at ({x:g}, {y:g})", error, expected) from error
 
-    def _point(self, name: str, x: float, y: float) -> npt.NDArray[Any]:
+    def _point(self, name: str, x: float, y: float) -> Array:
         """Returns a parameter at a point; only one chunk at a time is in float64."""
         origin, first, second = self._origin[name], self._first[name], self._second[name]
         value = np.empty(origin.shape, origin.dtype)

@@ -11,14 +11,12 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Floats
 from rec_summary.records.files import refuse_link, write_atomically
 from rec_summary.values.landscape import Landscape
 
 FORMATS: Final = ("npz", "vtk")
-
-Floats = npt.NDArray[np.float64]
 
 
 def write_files(

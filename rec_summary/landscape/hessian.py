@@ -14,13 +14,12 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Floats
 from rec_summary.errors import SourceError, three_part
 from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.evaluate import Model, ModelError
 from rec_summary.landscape.options import HESSIAN
 from rec_summary.landscape.plane import Plane, Vector, last_point, moving
-
-Floats = npt.NDArray[np.float64]
 
 # Of a difference. It does not grow with the parameters: the norm of large tables says nothing of
 # how far the gradient is linear along an eigenvector, which is mostly one of other parameters.

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import mindspore
 import numpy as np
-import numpy.typing as npt
 from mindspore import ParameterTuple, Tensor, nn
 
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part, verbatim
 from rec_summary.landscape.evaluate import ModelError
 from rec_summary.landscape.npz import read_npz
@@ -100,7 +100,7 @@ class MindSporeModel:
             raise ModelError(three_part("the samples", received, "at least one batch"))
         self.samples = samples
 
-    def set(self, name: str, value: npt.NDArray[Any]) -> None:
+    def set(self, name: str, value: Array) -> None:
         """Sets a parameter in place, so that the compiled graph stays valid.
 
         Raises:
@@ -122,7 +122,7 @@ class MindSporeModel:
             total += rows * float(np.mean(loss.asnumpy().astype(np.float64)))
         return total / self.samples
 
-    def gradient(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    def gradient(self, names: Sequence[str]) -> dict[str, Array]:
         """Returns the gradient of the mean loss with respect to parameters."""
         weights = ParameterTuple([self._parameters[name] for name in names])
         compute = mindspore.value_and_grad(self._network, None, weights)

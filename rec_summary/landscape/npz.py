@@ -10,8 +10,8 @@ import zlib
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.records.files import open_plain
 
 _read_array: Any = np.lib.format.read_array
@@ -22,7 +22,7 @@ _REASONS: Final = (
 )
 
 
-def read_npz(path: str | os.PathLike[str], most: int) -> dict[str, npt.NDArray[Any]]:
+def read_npz(path: str | os.PathLike[str], most: int) -> dict[str, Array]:
     """Returns all arrays of a file, by their names.
 
     Args:

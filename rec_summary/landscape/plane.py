@@ -10,17 +10,17 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Flags, Floats
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.landscape.checkpoints import FEWEST, Trajectory, is_table
 from rec_summary.landscape.options import PCA, RANDOM
 
-Floats = npt.NDArray[np.float64]
-Vector = dict[str, npt.NDArray[Any]]
+Vector = dict[str, Array]
 """A point or a direction: an array for each parameter."""
 
 _MARGIN: Final = 0.2  # of the extent of the path, on each side
@@ -184,7 +184,7 @@ def moving(
     return masks
 
 
-def touched_rows(trajectory: Trajectory, name: str) -> npt.NDArray[np.bool_]:
+def touched_rows(trajectory: Trajectory, name: str) -> Flags:
     """Returns which rows of a parameter differ between any two checkpoints."""
     last = trajectory.last.array(name)
     touched = np.zeros(last.shape[0], dtype=bool)
@@ -241,7 +241,7 @@ def _noise(shape: tuple[int, ...], name: str, seed: int, number: int) -> Floats:
     return np.random.default_rng(int.from_bytes(digest[:16], "big")).standard_normal(shape)
 
 
-def _normalised(direction: Floats, parameter: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def _normalised(direction: Floats, parameter: Array) -> npt.NDArray[np.float32]:
     rows = max(parameter.shape[0], 1) if parameter.ndim > 1 else 1
     flat = direction.reshape(rows, -1)
     norms = np.linalg.norm(flat, axis=1, keepdims=True)

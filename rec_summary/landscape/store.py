@@ -22,6 +22,7 @@ import filelock
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Floats
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.plane import Plane, Vector
@@ -96,13 +97,13 @@ class Store:
         return np.flatnonzero(~self.known)
 
     @property
-    def grid(self) -> npt.NDArray[np.float64]:
+    def grid(self) -> Floats:
         """The losses on the grid, shape (rows, columns)."""
         count = self._shape[0] * self._shape[1]
         return self.losses[:count].reshape(self._shape)
 
     @property
-    def path(self) -> npt.NDArray[np.float64]:
+    def path(self) -> Floats:
         """The losses on the path, or the loss of the origin if there is no path."""
         return self.losses[self._shape[0] * self._shape[1] :]
 

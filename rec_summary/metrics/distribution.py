@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings, mix
@@ -19,8 +20,6 @@ _FEW: Final = 16  # edges
 _MOST_BUCKETS: Final = 2**20
 _MOST_CATEGORIES: Final = 4096
 _LEAST_COUNT: Final = 5  # of a category in a reference; of fewer, chance decides
-
-Counts = npt.NDArray[np.float64]
 
 
 class Distribution(State):
@@ -44,9 +43,9 @@ class Distribution(State):
 
     def __init__(
         self,
-        edges: Sequence[float] | npt.NDArray[Any] = (),
+        edges: Sequence[float] | Array = (),
         buckets: int = 0,
-        categories: Sequence[int] | npt.NDArray[Any] = (),
+        categories: Sequence[int] | Array = (),
     ) -> None:
         """Starts empty; give edges or buckets, and categories only with buckets.
 
@@ -69,10 +68,10 @@ class Distribution(State):
         self.buckets = int(buckets)
         self.categories = known
         bins = known.size + buckets if buckets else bounds.size + 1
-        self.counts: Counts = np.zeros(bins + 1)
-        self.squares: Counts = np.zeros(1)
+        self.counts: Floats = np.zeros(bins + 1)
+        self.squares: Floats = np.zeros(1)
 
-    def add(self, values: npt.ArrayLike, weights: npt.NDArray[Any] | None = None) -> None:
+    def add(self, values: npt.ArrayLike, weights: Array | None = None) -> None:
         """Counts values of any shape.
 
         Args:
@@ -111,7 +110,7 @@ class Distribution(State):
         self.counts += np.bincount(places, weights, self.counts.size)
         self.squares += _squares(weights, places < self.counts.size - 1)
 
-    def _count_few(self, numbers: Counts, weights: Counts | None) -> None:
+    def _count_few(self, numbers: Floats, weights: Floats | None) -> None:
         """Counts numbers between few edges: many times as fast as looking for their places."""
         present = numbers == numbers  # NaN is not equal to itself
         above = [present, *(numbers >= edge for edge in self.edges.tolist())]
@@ -124,7 +123,7 @@ class Distribution(State):
         self.counts[-1] += missing
         self.squares += _squares(weights, present)
 
-    def _bins_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    def _bins_of(self, numbers: Integers) -> npt.NDArray[np.intp]:
         """Returns the bins of categories."""
         hashed = (mix(numbers) % np.uint64(self.buckets)).astype(np.intp) + self.categories.size
         if not self.categories.size:
@@ -132,7 +131,7 @@ class Distribution(State):
         near = np.minimum(np.searchsorted(self.categories, numbers), self.categories.size - 1)
         return np.where(self.categories[near] == numbers, near, hashed)
 
-    def sample(self) -> Counts:
+    def sample(self) -> Floats:
         """Returns the counts of a sample without weights that says as much, without that of NaN.
 
         The weights of examples are scaled to Kish's effective size of the sample, the square of
@@ -164,12 +163,12 @@ class Distribution(State):
         return new
 
 
-def _squares(weights: Counts | None, present: npt.NDArray[np.bool_]) -> float:
+def _squares(weights: Floats | None, present: Flags) -> float:
     """Returns the sum of the squares of the weights of chosen values; each is 1 if None."""
     return np.count_nonzero(present) if weights is None else float((weights**2)[present].sum())
 
 
-def categories_of(values: npt.NDArray[Any], buckets: int) -> Distribution:
+def categories_of(values: Array, buckets: int) -> Distribution:
     """Returns an empty distribution for integers or strings like these values.
 
     The most frequent values have a bin each: all of them if there are few, and else those that are
@@ -193,8 +192,8 @@ def categories_of(values: npt.NDArray[Any], buckets: int) -> Distribution:
 
 
 def psi(
-    reference: npt.NDArray[Any],
-    counts: npt.NDArray[Any],
+    reference: Array,
+    counts: Array,
     smoothing: float = SMOOTHING,
 ) -> float:
     """Returns the population stability index of counts against a reference.
@@ -224,7 +223,7 @@ def psi(
     return float(parts.sum())
 
 
-def psi_by_chance(reference: npt.NDArray[Any], counts: npt.NDArray[Any]) -> float:
+def psi_by_chance(reference: Array, counts: Array) -> float:
     """Returns the mean index of two samples of the same distribution.
 
     ``(bins - 1) * (1 / n + 1 / m)``, for samples of n and m with several values in each bin
@@ -242,7 +241,7 @@ def psi_by_chance(reference: npt.NDArray[Any], counts: npt.NDArray[Any]) -> floa
     return (bins - 1) * (1 / n + 1 / m)
 
 
-def jensen_shannon(reference: npt.NDArray[Any], counts: npt.NDArray[Any]) -> float:
+def jensen_shannon(reference: Array, counts: Array) -> float:
     """Returns the Jensen-Shannon divergence of two distributions, in bits.
 
     It is the square of `scipy.spatial.distance.jensenshannon` with base 2. Empty bins need no
@@ -266,7 +265,7 @@ def jensen_shannon(reference: npt.NDArray[Any], counts: npt.NDArray[Any]) -> flo
     return min(max(total / 2, 0.0), 1.0)
 
 
-def edges_of(values: npt.ArrayLike, bins: int = 10) -> npt.NDArray[np.float64]:
+def edges_of(values: npt.ArrayLike, bins: int = 10) -> Floats:
     """Returns edges of bins that hold about equally many of these values.
 
     Args:
@@ -277,7 +276,7 @@ def edges_of(values: npt.ArrayLike, bins: int = 10) -> npt.NDArray[np.float64]:
     finite = finite[np.isfinite(finite)]
     # Edges are values of the sample, so that rounding does not split repeated ones.
     shares = np.arange(1, bins) / bins
-    edges: npt.NDArray[np.float64] = np.unique(np.quantile(finite, shares, method="higher"))
+    edges: Floats = np.unique(np.quantile(finite, shares, method="higher"))
     if edges[0] == finite.min() and edges.size > 1:
         edges = edges[1:]  # the bin below the smallest value would be empty
     return edges

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Arrays
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.distribution import (
@@ -24,7 +25,7 @@ from rec_summary.metrics.distribution import (
     psi_by_chance,
 )
 from rec_summary.metrics.hashing import hash_strings
-from rec_summary.metrics.state import Array, Arrays, State, Stored, check_same, nested
+from rec_summary.metrics.state import State, Stored, check_same, nested
 
 LABEL: Final = "label"
 _BUCKETS: Final = 256
@@ -47,7 +48,7 @@ class Drift(State):
         self.reference = dict(reference)
         self.window = {name: bins.empty() for name, bins in reference.items()}
 
-    def add(self, columns: Columns, weights: npt.NDArray[Any] | None = None) -> None:
+    def add(self, columns: Columns, weights: Array | None = None) -> None:
         """Counts the values of a batch.
 
         Args:
@@ -164,8 +165,8 @@ class ReferenceBuilder(State):
         self._examples = check_int("examples", examples, 1)
         self._bins = check_int("bins", bins, 2)
         self._buckets = check_int("buckets", buckets, 2)
-        self._columns: dict[str, list[npt.NDArray[Any]]] = {}
-        self._weights: list[npt.NDArray[Any]] = []
+        self._columns: dict[str, list[Array]] = {}
+        self._weights: list[Array] = []
         self._have = 0
 
     @property
@@ -173,7 +174,7 @@ class ReferenceBuilder(State):
         """Whether there are enough examples."""
         return self._have >= self._examples
 
-    def add(self, columns: Columns, weights: npt.NDArray[Any] | None = None) -> int:
+    def add(self, columns: Columns, weights: Array | None = None) -> int:
         """Takes examples of a batch until there are enough.
 
         If a batch has more columns than those before, the sample starts over with it: they lacked
@@ -259,7 +260,7 @@ class ReferenceBuilder(State):
         return new
 
 
-def _rate(counts: npt.NDArray[Any]) -> float:
+def _rate(counts: Array) -> float:
     """Returns the share of all bins except the first; NaN if all are empty."""
     total = float(counts.sum())
     return 1 - float(counts[0]) / total if total else math.nan

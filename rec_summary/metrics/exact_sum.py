@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rec_summary.arrays import Array, Floats
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import Array, Floats, Scalable, Stored
+from rec_summary.metrics.state import Scalable, Stored
 
 _LOWEST = -1074  # the exponent of the smallest float64 above zero
 _HUGE = 960  # an exponent above which `units_of` takes Python's integers

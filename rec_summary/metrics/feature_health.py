@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array, Integers
 from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.state import State
 
@@ -27,7 +27,7 @@ class FeatureCounts(State):
         """Starts empty."""
         self.values = self.missing = self.default = self.out_of_range = 0
 
-    def add(self, values: npt.NDArray[Any], default: Any, low: float, high: float) -> None:
+    def add(self, values: Array, default: Any, low: float, high: float) -> None:
         """Counts values.
 
         Args:
@@ -47,7 +47,7 @@ class FeatureCounts(State):
             self.default += int(np.count_nonzero(values == default))
 
 
-def as_ids(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def as_ids(values: Array) -> Integers:
     """Returns an integer for each value but NaN, the same for equal values; of shape (n,)."""
     flat = values.reshape(-1)
     if flat.dtype.kind in "USO":
@@ -55,5 +55,5 @@ def as_ids(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     if flat.dtype.kind == "f":
         numbers = flat[~np.isnan(flat)].astype(np.float64) + 0.0  # -0.0 becomes 0.0
         flat = numbers.view(np.int64)
-    ids: npt.NDArray[np.int64] = flat.astype(np.int64)
+    ids: Integers = flat.astype(np.int64)
     return ids

@@ -7,11 +7,10 @@ samples of users on `mix_ids`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Integers
 from rec_summary.errors import three_part
 
 Hashes = npt.NDArray[np.uint64]
@@ -22,7 +21,7 @@ _FNV_START = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
 
 
-def mix(numbers: npt.NDArray[Any], seed: int = 0) -> Hashes:
+def mix(numbers: Array, seed: int = 0) -> Hashes:
     """Returns 64 well mixed bits for each integer; different integers get different bits.
 
     Args:
@@ -34,14 +33,14 @@ def mix(numbers: npt.NDArray[Any], seed: int = 0) -> Hashes:
     return _finalise(bits)
 
 
-def mix_ids(ids: npt.NDArray[Any], seed: int = 0) -> Hashes:
+def mix_ids(ids: Array, seed: int = 0) -> Hashes:
     """Returns bits as `mix` does, by another hash: the seed is combined by exclusive or."""
     bits = ids.astype(np.uint64)
     bits ^= np.uint64((seed + 1) * _STEP & _MASK)
     return _finalise(bits)
 
 
-def hash_strings(strings: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def hash_strings(strings: Array) -> Integers:
     """Returns an id of 64 bits for each string: FNV-1a of its UTF-8 bytes without zeros, mixed.
 
     Args:

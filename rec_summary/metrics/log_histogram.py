@@ -6,13 +6,13 @@ The bins are those of DDSketch (Masson, Rim and Lee, 2019), between fixed bounds
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import Array, State, Stored
+from rec_summary.metrics.state import State, Stored
 from rec_summary.metrics.tags import quantile_tags
 
 _QUANTILES: Final = (0.5, 0.9, 0.99)
@@ -57,7 +57,7 @@ class LogHistogram(State):
         """The number of values."""
         return int(self.counts.sum())
 
-    def add_all(self, values: npt.NDArray[Any]) -> None:
+    def add_all(self, values: Array) -> None:
         """Counts numbers of any shape; NaN is skipped."""
         numbers = values.astype(np.float64).ravel()
         numbers = numbers[~np.isnan(numbers)]

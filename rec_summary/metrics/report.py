@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Flags, Floats, Integers
 from rec_summary.metrics import slice_report, tags
 from rec_summary.metrics.drift import Drift
 from rec_summary.metrics.feature_health import FeatureCounts
@@ -29,7 +29,7 @@ from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.quality.slices import Slices, SliceState
-from rec_summary.metrics.state import Floats, State
+from rec_summary.metrics.state import State
 from rec_summary.metrics.tables.cardinality import TouchedRows
 from rec_summary.metrics.tables.growth import IdTurnover, RowAges, hashed_ids
 from rec_summary.metrics.tables.health import TableHealth
@@ -37,8 +37,6 @@ from rec_summary.metrics.tables.row_norms import QUANTILES, RowNorms
 from rec_summary.metrics.throughput import Throughput
 
 _MOST_BUCKETS: Final = 64
-
-Ids = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -59,7 +57,7 @@ class MetricValues:
     histograms: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)
     pr_curves: dict[str, Floats] = field(default_factory=dict)
     reliabilities: dict[str, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
-    tops: dict[str, tuple[Ids, Floats, Floats, Floats]] = field(default_factory=dict)
+    tops: dict[str, tuple[Integers, Floats, Floats, Floats]] = field(default_factory=dict)
     tables: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
 
     def put(self, name: str, number: float) -> None:
@@ -135,9 +133,7 @@ def _read_state(values: MetricValues, group: str, name: str, state: State, detai
         reader(values, name, state, detail)
 
 
-def read_rows(
-    values: MetricValues, table: str, norms: RowNorms, touched: npt.NDArray[np.bool_] | None
-) -> None:
+def read_rows(values: MetricValues, table: str, norms: RowNorms, touched: Flags | None) -> None:
     """Adds the values of the sampled rows of a table.
 
     Args:

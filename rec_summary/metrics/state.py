@@ -17,15 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Arrays, Floats
 from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-Array = npt.NDArray[Any]
-Arrays = Mapping[str, Array]
-Floats = npt.NDArray[np.float64]
 
 
 _kinds: dict[str, type[State]] = {}  # by the names of the classes

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from rec_summary.metrics.state import Floats
+from rec_summary.arrays import Floats
 
 PREFIX: Final = "recommender/"
 

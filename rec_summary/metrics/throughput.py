@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part
 from rec_summary.metrics.log_histogram import LogHistogram
-from rec_summary.metrics.state import Array, State, Stored, nested
+from rec_summary.metrics.state import State, Stored, nested
 
 _NANO: Final = 1_000_000_000
 # Bounds of the quantiles, in seconds: a microsecond to a day, a millisecond to thirty years.

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 import numpy as np
 
+from rec_summary.arrays import Array
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import (
-    Array,
     ColumnBatch,
     Scalable,
     State,

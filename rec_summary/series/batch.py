@@ -18,13 +18,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.records.format import framing
 from rec_summary.series.options import Selection
 from rec_summary.series.text import valid
-
-Bytes = npt.NDArray[np.uint8]
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 Series = tuple[str, str]
 """A kind of value, by its field's name in the records' protobuf, and a tag."""
@@ -435,7 +432,7 @@ def _by_code(codes: Integers, count: int) -> Iterator[tuple[int, Integers]]:
             yield code, order[start:end]
 
 
-def rows_of(columns: Columns, rows: slice | npt.NDArray[Any]) -> Columns:
+def rows_of(columns: Columns, rows: slice | Array) -> Columns:
     """Returns some rows of columns."""
     tags, codes, steps, wall_times, values = columns
     return Columns(tags, codes[rows], steps[rows], wall_times[rows], values[rows])

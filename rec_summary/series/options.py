@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
+from rec_summary.arrays import Flags, Floats, Integers
 from rec_summary.engines.engine import Engine, parse_engine
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format.names import Kind
@@ -272,13 +270,11 @@ class Selection:
         """Whether values of a wall time are selected."""
         return self.since.wall_time <= wall_time <= self.until.wall_time
 
-    def times(self, wall_times: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    def times(self, wall_times: Floats) -> Flags:
         """Which of many wall times are selected."""
         return (wall_times >= self.since.wall_time) & (wall_times <= self.until.wall_time)
 
-    def among(
-        self, steps: npt.NDArray[np.int64], wall_times: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.bool_]:
+    def among(self, steps: Integers, wall_times: Floats) -> Flags:
         """Which of many records are selected, by their steps and wall times."""
         wanted = self.times(wall_times)
         if self.since.step is not None:

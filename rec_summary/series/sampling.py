@@ -19,21 +19,13 @@ run. Memory is bounded by the number of points that are kept::
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.series.batch import (
-    SCALAR,
-    Batch,
-    Floats,
-    Integers,
-    Record,
-    Series,
-    by_tag,
-)
+from rec_summary.arrays import Array, Floats, Integers
+from rec_summary.series.batch import SCALAR, Batch, Record, Series, by_tag
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.step_buffer import Restart
 
@@ -84,7 +76,7 @@ class ScalarSampler:
         self._max_points = max_points
         self._most_held = 2 * _FINER * max_points
         self._points = np.zeros(0, _POINT)
-        self._new: list[npt.NDArray[Any]] = []
+        self._new: list[Array] = []
         self._held = 0
         self._count = 0  # points so far
         self._span = 1  # points of a bucket; a power of two, so that buckets can be joined
@@ -123,7 +115,7 @@ class ScalarSampler:
         self._held = len(self._points)
         self._count = int(self._points["index"][-1]) + 1 if self._held else 0
 
-    def points(self) -> npt.NDArray[Any]:
+    def points(self) -> Array:
         """Returns the points to keep: an array with the fields `step`, `wall_time` and `value`."""
         points = self._all()
         if len(points) <= self._max_points:
@@ -132,7 +124,7 @@ class ScalarSampler:
         most = self._max_points // _PER_BUCKET
         return points[m4(fine * most // (fine[-1] + 1), points["value"])]
 
-    def _all(self) -> npt.NDArray[Any]:
+    def _all(self) -> Array:
         if self._new:
             self._points = np.concatenate([self._points, *self._new])
             self._new.clear()

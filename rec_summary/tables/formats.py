@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import IO, Any, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Floats
 from rec_summary.engines.engine import Engine
 from rec_summary.errors import (
     DestinationError,
@@ -498,7 +498,7 @@ def csv_line(cells: Iterable[object]) -> str:
     return line.getvalue()
 
 
-def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:
+def _texts(numbers: Floats) -> list[str]:
     """Returns the shortest texts of numbers; equal neighbours are formatted once."""
     starts = np.flatnonzero(np.diff(numbers, prepend=np.nan))
     texts = np.array(list(map(repr, numbers[starts].tolist())), object)

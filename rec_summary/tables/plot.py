@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array, Floats
 from rec_summary.errors import (
     DestinationError,
     RecSummaryError,
@@ -70,8 +70,6 @@ _JUDGED: Final = re.compile(
 )  # tags of which some values are better than others
 _MOST_POINTS: Final = 20_000  # of a line; more cannot be distinguished, and make files huge
 
-Array = npt.NDArray[np.float64]
-
 
 class NothingToPlot(RecSummaryError):
     """No scalars were found, or more than a picture can hold."""
@@ -92,8 +90,8 @@ class Line:
 
     run: str
     tag: str
-    x: npt.NDArray[Any]
-    y: Array
+    x: Array
+    y: Floats
     recorded: str = ""
     group: str | None = None
 
@@ -350,7 +348,7 @@ def _best(curves: Sequence[Line]) -> Line | None:
     return None if best is None else curves[best]
 
 
-def places(points: npt.NDArray[Any], x: str, totals: Totals | None = None) -> Any:
+def places(points: Array, x: str, totals: Totals | None = None) -> Any:
     """Returns where points are on an axis, for `samples` by the totals of their run."""
     if totals is not None:
         return totals.at(points["step"])

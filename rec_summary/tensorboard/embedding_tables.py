@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.landscape.checkpoints import Checkpoint
 from rec_summary.landscape.metadata import read_metadata
@@ -151,7 +152,7 @@ def table_of(checkpoint: CheckpointFile | Checkpoint, name: str) -> TableRows:
     return TableRows(count, rows, np.concatenate(values))
 
 
-def table_of_array(array: npt.NDArray[Any]) -> TableRows:
+def table_of_array(array: Array) -> TableRows:
     """Returns a recorded matrix as a table."""
     values = array.astype("<f4")
     rows = _spread(np.flatnonzero(np.isfinite(values).all(axis=1)))

@@ -13,8 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy.typing as npt
-
+from rec_summary.arrays import Array
 from rec_summary.checks import check_choice, check_entries
 from rec_summary.records.files import DIRECTORY_MODE, FILE_MODE, write_atomically
 from rec_summary.values.npy import file_name, save
@@ -54,7 +53,7 @@ class NpyExporter:
         self._directory = os.path.abspath(os.fspath(directory))
         self._folder: str | None = None
 
-    def export(self, tag: str, step: int, array: npt.NDArray[Any]) -> str:
+    def export(self, tag: str, step: int, array: Array) -> str:
         """Writes one tensor atomically (mode 0600); replaces one with the same tag and step.
 
         Args:

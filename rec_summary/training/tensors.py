@@ -12,15 +12,14 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part, verbatim
 from rec_summary.training import loaded
 
 if TYPE_CHECKING:
     from mindspore import Tensor
 
-Array = npt.NDArray[Any]
 
 _COPIED: Final = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.errors import three_part
 from rec_summary.records.format import wire
 
@@ -54,10 +55,10 @@ class Buckets(NamedTuple):
         sound: For which histograms all of this was read, shape (histograms,).
     """
 
-    left: npt.NDArray[np.float64]
-    width: npt.NDArray[np.float64]
-    counts: npt.NDArray[np.int64]
-    sound: npt.NDArray[np.bool_]
+    left: Floats
+    width: Floats
+    counts: Integers
+    sound: Flags
 
 
 def decode_buckets(histograms: Sequence[Summary.Histogram], size: int) -> Buckets:
@@ -87,7 +88,7 @@ def decode_buckets(histograms: Sequence[Summary.Histogram], size: int) -> Bucket
         # The count is one number, up to the end.
         sound &= ~inside | ((byte >= 0x80) == (lengths > _SIZES[0] + place))
     # Those that begin at every byte.
-    doubles: npt.NDArray[np.float64] = np.ndarray((len(data) - 7,), "<f8", data, 0, (1,))
+    doubles: Floats = np.ndarray((len(data) - 7,), "<f8", data, 0, (1,))
     left, width = doubles[places + _LEFT_AT], doubles[places + _WIDTH_AT]
     return Buckets(left, width, counts, sound.all(axis=0))
 
@@ -124,7 +125,7 @@ def encode_histogram(values: npt.ArrayLike) -> bytes:
     return buckets + rest + _FIELDS(max=high, min=low, sum=_sum(flat), count=array.size)
 
 
-def encode_counted(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> bytes:
+def encode_counted(edges: Floats, counts: Floats) -> bytes:
     """Returns counted bins as the bytes of a `Summary.Histogram`.
 
     Args:
@@ -138,14 +139,14 @@ def encode_counted(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.float6
     return buckets + rest + _FIELDS(count=int(rounded.sum()))
 
 
-def _sum(flat: npt.NDArray[Any]) -> float:
+def _sum(flat: Array) -> float:
     if flat.dtype.kind != "f" or flat.dtype.itemsize < 8:
         return float(flat.sum(dtype=np.float64))
     with np.errstate(over="ignore"):  # the sum of finite values may be infinite
         return float(flat.sum())
 
 
-def _finite(flat: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], tuple[int, int, int]]:
+def _finite(flat: Array) -> tuple[Array, tuple[int, int, int]]:
     """Returns the finite values, and the numbers of NaN, positive and negative infinity."""
     mask = np.isfinite(flat)
     rest = flat[~mask]
@@ -153,7 +154,7 @@ def _finite(flat: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], tuple[int, int, i
     return flat[mask], (int(rest.size - positive - negative), int(positive), int(negative))
 
 
-def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
+def _buckets(finite: Array, low: float, high: float) -> bytes:
     if not low < high:
         margin = max(0.5, abs(low) * 2.0**-45)  # rounding drops half a unit beside 1e16
         low, high = max(low - margin, -_LARGEST), min(high + margin, _LARGEST)
@@ -177,9 +178,7 @@ def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
     return _encode_buckets(edges[:-1] * scale + origin, widths, counts)
 
 
-def _encode_buckets(
-    lefts: npt.NDArray[Any], widths: npt.NDArray[Any], counts: npt.NDArray[Any]
-) -> bytes:
+def _encode_buckets(lefts: Array, widths: Array, counts: Array) -> bytes:
     """Returns the field of all buckets; the arrays have shape (bins,)."""
     size = counts.size
     rows = _ROWS[:size].copy() if size <= _ROWS.size else np.repeat(_ROWS[:1], size)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.arrays import Array, Bytes
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format import wire
 
@@ -20,12 +20,12 @@ MAX_TILES: Final = _COLUMNS * _ROWS
 _IMAGE: Final = wire.Fields(Summary.Image)
 
 
-def is_image(array: npt.NDArray[Any]) -> bool:
+def is_image(array: Array) -> bool:
     """Returns whether an array has the shape `[N, 1 or 3, H, W]` or `[N, H, W, 1 or 3]`."""
     return array.ndim == 4 and array.size > 0 and bool({array.shape[1], array.shape[3]} & {1, 3})
 
 
-def encode_image(array: npt.NDArray[Any]) -> bytes:
+def encode_image(array: Array) -> bytes:
     """Returns up to 64 images as the bytes of one `Summary.Image`.
 
     The images are tiles, eight in a row, from left to right and from top to bottom.
@@ -55,7 +55,7 @@ def encode_image(array: npt.NDArray[Any]) -> bytes:
     return _IMAGE(height=height, width=width, colorspace=3, encoded_image=file.getvalue())
 
 
-def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def _to_bytes(array: Array) -> Bytes:
     if array.dtype == np.uint8:
         return array
     values = array.astype(np.float64)
@@ -70,7 +70,7 @@ def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return np.nan_to_num((values - low) * scale, nan=0, posinf=255, neginf=0).astype(np.uint8)
 
 
-def _tile(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _tile(images: Bytes) -> Bytes:
     """Returns `[N, H, W, C]` as one `[rows * H, columns * W, 3]`; missing tiles are black."""
     count, height, width, channels = images.shape
     columns = min(count, _COLUMNS)

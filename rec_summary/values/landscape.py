@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import LossLandscape
+from rec_summary.arrays import Floats
 from rec_summary.errors import three_part
 from rec_summary.values.tensor import from_tensor
 
 _MOST_POINTS: Final = 1 << 20  # MindSpore computes 65,536
 _MOST_OF_PATH: Final = 100_000
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ import hashlib
 import re
 import types
 import urllib.parse
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import numpy as np
-import numpy.typing as npt
+
+from rec_summary.arrays import Array
 
 _MAX_NAME: Final = 255  # bytes; what Linux file systems allow
 _HASH_CHARS: Final = 16
@@ -33,7 +34,7 @@ def file_name(tag: str, step: int) -> str:
     return quoted + end
 
 
-def save(file: IO[bytes], array: npt.NDArray[Any]) -> None:
+def save(file: IO[bytes], array: Array) -> None:
     """Writes an array to an open file, without pickling.
 
     Raises:

@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import MetricStates, MetricTable, PrCurve, Reliability, TopIds
+from rec_summary.arrays import Array, Arrays
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format import wire
 from rec_summary.values.histogram import encode_counted
 from rec_summary.values.summary import encode_scalar, encode_value
 
-Array = npt.NDArray[Any]
-Arrays = Mapping[str, Array]
 Columns = Mapping[str, Any]
 """Arrays of one value each, by its tag."""
 
@@ -113,7 +112,7 @@ def encode_state(key: str, kind: str, arrays: Arrays) -> bytes:
 
 def unpack_states(
     message: MetricStates, most: int | None = None
-) -> dict[str, tuple[str, dict[str, npt.NDArray[Any]]]]:
+) -> dict[str, tuple[str, dict[str, Array]]]:
     """Returns kind and arrays of each state by its key.
 
     Args:
@@ -147,7 +146,7 @@ def _form(part: MetricStates.Array) -> tuple[np.dtype[Any], tuple[int, ...]]:
     return dtype, shape
 
 
-def _array(part: MetricStates.Array) -> npt.NDArray[Any]:
+def _array(part: MetricStates.Array) -> Array:
     dtype, shape = _form(part)
     size = math.prod(shape) * dtype.itemsize
     data = part.data

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.anf_ir_pb2 import TensorProto
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part
 from rec_summary.records.format import wire
 
@@ -81,7 +82,7 @@ def encode_tensor(array: npt.ArrayLike) -> bytes:
     return _TENSOR(dims=array.shape, data_type=kind, **data)
 
 
-def from_tensor(tensor: TensorProto) -> npt.NDArray[Any]:
+def from_tensor(tensor: TensorProto) -> Array:
     """Returns a tensor value as an array of its own type and shape.
 
     Raises:

@@ -11,19 +11,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Floats, Integers
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import column, refusals
-from rec_summary.metrics.state import (
-    MOST_WEIGHT,
-    Floats,
-    Scalable,
-    Stored,
-    on_weight_grid,
-)
+from rec_summary.metrics.state import MOST_WEIGHT, Scalable, Stored, on_weight_grid
 
 MOST_K = 1000
 """The highest rank that is counted; those beyond it are counted together."""
@@ -51,9 +45,9 @@ class ChoiceBatch(NamedTuple):
         weights: Multiples of 2**-20 of at least 0.
     """
 
-    ranks: npt.NDArray[np.int64]
+    ranks: Integers
     losses: Floats
-    candidates: npt.NDArray[np.int64]
+    candidates: Integers
     weights: Floats
 
     @property
@@ -213,7 +207,7 @@ class ChoiceQuality(Scalable):
         return state
 
 
-def check_places(at: Sequence[int]) -> npt.NDArray[np.int64]:
+def check_places(at: Sequence[int]) -> Integers:
     """Returns the numbers k that metrics at k are of.
 
     Raises:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rec_summary.arrays import Array, Floats
 from rec_summary.metrics.lists.ranked_lists import SampledLists
 from rec_summary.metrics.quality.score_cells import starts_of
-from rec_summary.metrics.state import Array, Floats
 
 
 class TopOfLists(NamedTuple):

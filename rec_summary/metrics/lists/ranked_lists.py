@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rec_summary.arrays import Array, Floats
 from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix
@@ -21,7 +22,7 @@ from rec_summary.metrics.lists.choices import check_places
 from rec_summary.metrics.quality.clicks import column, integer_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import starts_of
-from rec_summary.metrics.state import Array, Floats, Stored, to_array
+from rec_summary.metrics.state import Stored, to_array
 
 _ALL = 1 << 64  # a limit above every hash
 _LARGEST = 1e150  # of a score and of a label

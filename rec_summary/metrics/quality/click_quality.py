@@ -7,11 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rec_summary.arrays import Array, Flags, Floats
 from rec_summary.errors import three_part
-from rec_summary.metrics.quality.clicks import Clicks, Labels, clean
+from rec_summary.metrics.quality.clicks import Clicks, clean
 from rec_summary.metrics.quality.log_loss import LogLoss, LossSums, loss_sums
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
-from rec_summary.metrics.state import Array, Floats, Scalable, Stored
+from rec_summary.metrics.state import Scalable, Stored
 
 _CELLS: Final = 2  # of the order, for each bin
 _RATE: Final = "negative_rate"
@@ -42,7 +43,7 @@ class QualityBatch(NamedTuple):
 
     losses: Floats
     scores: Floats
-    labels: Labels
+    labels: Flags
     order: OrderBatch
 
     @property

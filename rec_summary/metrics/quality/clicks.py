@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings
-from rec_summary.metrics.state import MOST_WEIGHT, Array, Floats, on_weight_grid
-
-Labels = npt.NDArray[np.bool_]
+from rec_summary.metrics.state import MOST_WEIGHT, on_weight_grid
 
 REASONS = ("score is NaN", "score outside [0, 1]", "label outside [0, 1]", "weight not usable")
 """The reasons to refuse an example; the first one that applies is counted."""
@@ -40,11 +39,11 @@ class Clicks:
 
     scores: Floats
     exact: Floats
-    labels: Labels
+    labels: Flags
     weights: Floats | None
     kept: npt.NDArray[np.intp] | None
     size: int
-    refused: npt.NDArray[np.int64]
+    refused: Integers
 
 
 def column(name: str, values: Any, size: int | None = None) -> Array:
@@ -76,7 +75,7 @@ def integer_ids(name: str, values: Any, size: int) -> Array:
     return ids
 
 
-def refusals(*checks: Labels) -> npt.NDArray[np.int64]:
+def refusals(*checks: Flags) -> Integers:
     """Returns how many examples each check refuses, without those that one before it refuses.
 
     Args:

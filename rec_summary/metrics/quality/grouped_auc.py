@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rec_summary.arrays import Array, Floats
 from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix_ids
@@ -38,12 +39,7 @@ from rec_summary.metrics.quality.score_cells import (
     starts_of,
     widths_of,
 )
-from rec_summary.metrics.state import (
-    Array,
-    Floats,
-    Stored,
-    to_array,
-)
+from rec_summary.metrics.state import Stored, to_array
 
 _SHIFT = np.uint64(10)  # of a hash
 _ALL = 1 << 54  # a limit above every hash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rec_summary.metrics.quality.clicks import Labels
+from rec_summary.arrays import Flags
 from rec_summary.metrics.state import State
 
 
@@ -23,7 +23,7 @@ class LabelCounts(State):
         self.masked = 0
         self.missing = 0
 
-    def update(self, masked: Labels, missing: Labels) -> None:
+    def update(self, masked: Flags, missing: Flags) -> None:
         """Counts a batch.
 
         Args:

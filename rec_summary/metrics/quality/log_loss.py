@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rec_summary.arrays import Flags, Floats
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum, units_of, units_of_whole
-from rec_summary.metrics.quality.clicks import REASONS, Clicks, Labels, clean
-from rec_summary.metrics.state import Floats, Scalable, Stored
+from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean
+from rec_summary.metrics.state import Scalable, Stored
 
 
 class LossSums(NamedTuple):
@@ -33,7 +34,7 @@ class LossSums(NamedTuple):
 def loss_sums(
     losses: Floats,
     scores: Floats,
-    labels: Labels,
+    labels: Flags,
     weights: Floats | None,
     starts: Sequence[int] = (0,),
 ) -> list[LossSums]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.metrics.state import Array, Floats
+from rec_summary.arrays import Array, Floats, Integers
 
 Keys = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.uint64]
@@ -27,7 +27,7 @@ MOST_CODE = np.uint64(4 * int(_HALF) + 1)
 
 def keys_of(scores: Floats) -> Keys:
     """Returns the key of each score; scores are in [0, 1]."""
-    bits: npt.NDArray[np.int64] = np.minimum(scores, 1.0 - scores).view(np.int64)
+    bits: Integers = np.minimum(scores, 1.0 - scores).view(np.int64)
     # 2 * _HALF - bits above one half, and else the bits, without a branch for each score.
     keys = (scores > 0.5).astype(np.int64)
     keys *= 2 * _HALF

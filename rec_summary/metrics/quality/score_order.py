@@ -20,11 +20,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array, Flags, Floats
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
-from rec_summary.metrics.quality.clicks import Clicks, Labels, clean
+from rec_summary.metrics.quality.clicks import Clicks, clean
 from rec_summary.metrics.quality.score_cells import (
     MOST_CODE,
     ONE,
@@ -38,14 +38,7 @@ from rec_summary.metrics.quality.score_cells import (
     starts_of,
     widths_of,
 )
-from rec_summary.metrics.state import (
-    Array,
-    Floats,
-    Scalable,
-    Stored,
-    on_weight_grid,
-    to_array,
-)
+from rec_summary.metrics.state import Scalable, Stored, on_weight_grid, to_array
 
 _WEIGHTS = ("negatives", "positives")
 _MERGED = 8  # times `cells`: the number of cells of other states that are joined at once
@@ -117,8 +110,8 @@ class ScoredCells(NamedTuple):
 
     lower: Floats
     middle: Floats
-    exact: Labels
-    apart: Labels
+    exact: Flags
+    apart: Flags
     negatives: Floats
     positives: Floats
 
@@ -433,9 +426,7 @@ def _joined(codes: Codes, weights: Floats, cells: int) -> tuple[Codes, Floats]:
     return around(codes[starts], highest_bits(inner)), ended
 
 
-def _cuts(
-    codes: Codes, widths: Codes, joints: Codes, shares: Floats, most: float
-) -> npt.NDArray[np.bool_]:
+def _cuts(codes: Codes, widths: Codes, joints: Codes, shares: Floats, most: float) -> Flags:
     """Returns between which neighbours cells end; all cells between two ends become one.
 
     A joint is the root of a tree of all members of its cell. The order is divided into segments of

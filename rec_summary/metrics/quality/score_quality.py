@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from rec_summary.arrays import Floats
 from rec_summary.metrics.quality.score_order import ScoreOrder
-from rec_summary.metrics.state import Floats
 
 DEFAULT_THRESHOLDS = 129
 LEAST_SCORE: Final = 1e-7

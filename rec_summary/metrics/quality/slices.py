@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.click_quality import QualityBatch
 from rec_summary.metrics.quality.score_cells import Places, starts_of
 from rec_summary.metrics.state import (
-    Array,
     ColumnBatch,
     Scalable,
     State,

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Bytes, Flags
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Array, State, Stored, optional_array, to_array
+from rec_summary.metrics.state import State, Stored, optional_array, to_array
 from rec_summary.metrics.tables.ids import classify
 
 
@@ -67,7 +68,7 @@ class TouchedRows(State):
         self.options = options
         # Flags of a byte, or the registers of a sketch. Flags of a bit need sorted ids, and sorting
         # costs five times as much as everything else.
-        self._cells: npt.NDArray[Any] = (
+        self._cells: Array = (
             np.zeros(options.size or 0, np.bool_)
             if options.exact
             else np.zeros(2**options.precision, np.uint8)
@@ -94,7 +95,7 @@ class TouchedRows(State):
             return float(np.count_nonzero(self._cells))
         return _estimate(self._cells)
 
-    def touched(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_] | None:
+    def touched(self, rows: npt.NDArray[np.integer[Any]]) -> Flags | None:
         """Returns which of these rows were touched, (m,); None if there is only a sketch."""
         return self._cells[rows] if self.options.exact else None
 
@@ -138,7 +139,7 @@ class TouchedRows(State):
         np.maximum(self._cells, other._cells, out=self._cells)
 
 
-def _raise_registers(registers: npt.NDArray[np.uint8], rows: npt.NDArray[np.intp]) -> None:
+def _raise_registers(registers: Bytes, rows: npt.NDArray[np.intp]) -> None:
     """Adds rows to a HyperLogLog sketch: registers hold the longest run of zero bits."""
     precision = registers.size.bit_length() - 1
     rest = 64 - precision
@@ -151,7 +152,7 @@ def _raise_registers(registers: npt.NDArray[np.uint8], rows: npt.NDArray[np.intp
     np.maximum.at(registers, places, (rest + 1 - lengths).astype(np.uint8))
 
 
-def _estimate(registers: npt.NDArray[np.uint8]) -> float:
+def _estimate(registers: Bytes) -> float:
     """Returns the number of different items in a HyperLogLog sketch.
 
     The improved raw estimator of Ertl, New cardinality estimation algorithms for HyperLogLog

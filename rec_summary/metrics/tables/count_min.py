@@ -12,11 +12,12 @@ applications, 2005.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Integers
 from rec_summary.metrics.hashing import mix
 
 _BITS: Final = 4  # from the length of a prefix to that of the next level
@@ -34,9 +35,7 @@ def shape(size: int | None, width: int) -> tuple[int, int, int]:
     return -(-bits // _BITS), DEPTH, width
 
 
-def add(
-    counters: npt.NDArray[np.int64], ids: npt.NDArray[Any], counts: npt.NDArray[np.int64]
-) -> None:
+def add(counters: Integers, ids: Array, counts: Integers) -> None:
     """Adds occurrences of ids.
 
     Args:
@@ -51,9 +50,7 @@ def add(
         rows += sums.astype(np.int64).reshape(rows.shape)
 
 
-def estimates(
-    counters: npt.NDArray[np.int64], prefixes: npt.NDArray[Any], level: int = -1
-) -> npt.NDArray[np.int64]:
+def estimates(counters: Integers, prefixes: Array, level: int = -1) -> Integers:
     """Returns upper bounds of the occurrences of ids with these prefixes, (n,).
 
     Each bound exceeds the count by at most the share `excess` of all occurrences, with probability
@@ -66,7 +63,7 @@ def estimates(
     """
     level %= len(counters)
     rows = counters[level]
-    least: npt.NDArray[np.int64] = rows.ravel()[_places(prefixes, level, rows)].min(axis=0)
+    least: Integers = rows.ravel()[_places(prefixes, level, rows)].min(axis=0)
     return least
 
 
@@ -75,9 +72,7 @@ def excess(width: int) -> float:
     return math.e / width
 
 
-def most_frequent(
-    counters: npt.NDArray[np.int64], size: int | None, beam: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def most_frequent(counters: Integers, size: int | None, beam: int) -> tuple[Integers, Integers]:
     """Returns the most frequent ids and the estimates of their occurrences.
 
     An id is found if its share of all occurrences is above ``1 / beam + excess(width)``, with the
@@ -103,14 +98,12 @@ def most_frequent(
     return prefixes.view(np.int64), estimated
 
 
-def _prefixes(ids: npt.NDArray[Any], level: int, count: int) -> npt.NDArray[Any]:
+def _prefixes(ids: Array, level: int, count: int) -> Array:
     """Returns the prefixes of ids on a level, of `count` levels."""
     return ids.astype(np.uint64) >> np.uint64(_BITS * (count - 1 - level))
 
 
-def _places(
-    prefixes: npt.NDArray[Any], level: int, rows: npt.NDArray[np.int64]
-) -> npt.NDArray[np.intp]:
+def _places(prefixes: Array, level: int, rows: Integers) -> npt.NDArray[np.intp]:
     """Returns the places of the counters of prefixes, (`DEPTH`, n); rows use bits of one hash."""
     width = rows.shape[1]
     bits = width.bit_length() - 1

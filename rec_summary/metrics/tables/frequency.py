@@ -9,15 +9,16 @@ ids and of ids out of range are always exact.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Array, State, Stored, optional_array
+from rec_summary.metrics.state import State, Stored, optional_array
 from rec_summary.metrics.tables import count_min
 from rec_summary.metrics.tables.ids import TableIds, classify
 
@@ -29,11 +30,9 @@ _Z: Final = 3.0  # standard errors of the bounds: 99.7 %
 _DRAW_MASK: Final = 2**32 - 1
 
 
-def _draws(start: int, number: int) -> npt.NDArray[np.int64]:
+def _draws(start: int, number: int) -> Integers:
     """Returns some of an endless row of draws."""
-    draws: npt.NDArray[np.int64] = (mix(np.arange(start, start + number)) >> np.uint64(32)).astype(
-        np.int64
-    )
+    draws: Integers = (mix(np.arange(start, start + number)) >> np.uint64(32)).astype(np.int64)
     return draws
 
 
@@ -95,10 +94,10 @@ class TopIds:
         high: Upper bounds of the true counts, (k,), each with a probability of 99.7 %.
     """
 
-    ids: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.float64]
-    low: npt.NDArray[np.float64]
-    high: npt.NDArray[np.float64]
+    ids: Integers
+    counts: Floats
+    low: Floats
+    high: Floats
 
 
 class IdFrequency(State):
@@ -248,7 +247,7 @@ class IdFrequency(State):
         self._owed = max(self._owed, other._owed)
         self._drawn = max(self._drawn, other._drawn)
 
-    def _sample(self, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _sample(self, ids: Array) -> Array:
         """Returns a sample of the ids of a batch, (n,)."""
         one_in = self.options.sample_one_in
         if one_in == 1:
@@ -264,7 +263,7 @@ class IdFrequency(State):
             # Each round through the stored draws is another sample: all are moved by one number.
             draws = (_DRAWS[start : start + number] + int(_draws(round_, 1)[0])) & _DRAW_MASK
         # Exact for up to 2**31 ids in a batch.
-        sample: npt.NDArray[Any] = ids[(draws * ids.size) >> 32]
+        sample: Array = ids[(draws * ids.size) >> 32]
         return sample
 
     def _count_exactly(self, rows: npt.NDArray[np.intp]) -> None:
@@ -283,7 +282,7 @@ class IdFrequency(State):
             self._count(self._buffer[: self._filled])
             self._filled = 0
 
-    def _count(self, ids: npt.NDArray[Any]) -> None:
+    def _count(self, ids: Array) -> None:
         """Counts ids, (n,), in the sketch."""
         unique, counts = np.unique(ids, return_counts=True)
         if self.options.unknown_id is not None:
@@ -300,7 +299,7 @@ def _shape(options: FrequencyOptions) -> tuple[int, ...]:
     return count_min.shape(options.size, options.width)
 
 
-def _wilson(counts: npt.NDArray[Any], total: int, z: float) -> npt.NDArray[np.float64]:
+def _wilson(counts: Array, total: int, z: float) -> Floats:
     """Returns bounds of shares of which a sample was counted, by Wilson's score interval.
 
     Wilson, Probable inference, the law of succession, and statistical inference, 1927.
@@ -315,5 +314,5 @@ def _wilson(counts: npt.NDArray[Any], total: int, z: float) -> npt.NDArray[np.fl
     share = counts / total
     centre = share + z * z / (2 * total)
     spread = z * np.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
-    bound: npt.NDArray[np.float64] = np.clip((centre + spread) / (1 + z * z / total), 0.0, 1.0)
+    bound: Floats = np.clip((centre + spread) / (1 + z * z / total), 0.0, 1.0)
     return bound

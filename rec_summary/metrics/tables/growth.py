@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array, Flags, Integers
 from rec_summary.metrics.state import State, Stored, to_array
 from rec_summary.metrics.tables.cardinality import TouchedRows
 
-Rows = npt.NDArray[np.int64]
 NEVER = -1
 
 
@@ -35,7 +33,7 @@ class IdTurnover(State):
         self.hashed = hashed
         self.batch_ids = self.different = 0
 
-    def add_batch(self, ids: npt.NDArray[Any]) -> None:
+    def add_batch(self, ids: Array) -> None:
         """Counts the ids of one batch, integers or strings of any shape."""
         self.batch_ids += ids.size
         self.different += len(np.unique(ids))
@@ -62,13 +60,13 @@ class RowAges(State):
 
     _settings = ("rows",)
 
-    def __init__(self, rows: Rows | None = None) -> None:
+    def __init__(self, rows: Integers | None = None) -> None:
         """Starts at time 0, with no row looked up."""
         self.rows = np.zeros(0, np.int64) if rows is None else rows.astype(np.int64)
-        self.latest: Rows = np.full(len(self.rows), NEVER, np.int64)
+        self.latest: Integers = np.full(len(self.rows), NEVER, np.int64)
         self.now = 0
 
-    def touch(self, touched: npt.NDArray[np.bool_], now: int) -> None:
+    def touch(self, touched: Flags, now: int) -> None:
         """Sets the time, and that these of the rows, (s,), were looked up just before."""
         self.now = now
         self.latest = np.where(touched, now, self.latest)
@@ -80,7 +78,7 @@ class RowAges(State):
             return [math.nan] * len(shares)
         return [float(age) for age in np.quantile(self.now - latest, shares)]
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Returns the rows and the times."""
         return {"rows": self.rows, "latest": self.latest, "now": to_array(self.now)}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings
 
@@ -42,7 +42,7 @@ def classify(ids: npt.ArrayLike, size: int | None, unknown_id: int | None) -> Ta
     Raises:
         TypeError: The ids are anything else.
     """
-    array: npt.NDArray[Any] = np.asarray(ids)
+    array: Array = np.asarray(ids)
     if size is None and array.size and array.dtype.kind in "USO":
         array = hash_strings(array)
     if array.dtype.kind not in "iu":

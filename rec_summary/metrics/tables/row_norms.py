@@ -13,16 +13,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Array, State, Stored, to_array
+from rec_summary.metrics.state import State, Stored, to_array
 from rec_summary.metrics.tags import quantile_tags
 
 QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 
 
-def sample_rows(size: int, count: int = 1024) -> npt.NDArray[np.int64]:
+def sample_rows(size: int, count: int = 1024) -> Integers:
     """Returns the sampled rows of a table, ascending, (min(size, count),).
 
     One at random from each of `count` parts of equal size, because tables are often sorted by
@@ -40,7 +41,7 @@ def sample_rows(size: int, count: int = 1024) -> npt.NDArray[np.int64]:
     edges = [part * size // count for part in range(count + 1)]  # Python ints do not overflow
     starts, ends = np.array(edges[:-1], np.int64), np.array(edges[1:], np.int64)
     draws = mix(np.arange(count)) % (ends - starts).astype(np.uint64)
-    rows: npt.NDArray[np.int64] = starts + draws.astype(np.int64)
+    rows: Integers = starts + draws.astype(np.int64)
     return rows
 
 
@@ -92,7 +93,7 @@ class RowNorms(State):
         self._before, self._now = self._now, rows
         self.snapshots += 1
 
-    def report(self, touched: npt.NDArray[np.bool_] | None = None) -> dict[str, float]:
+    def report(self, touched: Flags | None = None) -> dict[str, float]:
         """Returns the numbers of the state by tag, after that of the table; none without rows.
 
         Norms are L2 norms of the rows that are finite. Dead rows are zero, or have the norm of the
@@ -162,7 +163,7 @@ class RowNorms(State):
         return float(np.linalg.norm(new - old)) / length if length else math.nan
 
 
-def _norms(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+def _norms(values: npt.NDArray[np.float32]) -> Floats:
     """Returns the L2 norms of rows, (s,), in float64, because float32 hides small changes."""
-    norms: npt.NDArray[np.float64] = np.linalg.norm(values.astype(np.float64), axis=1)
+    norms: Floats = np.linalg.norm(values.astype(np.float64), axis=1)
     return norms

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Bytes, Integers
 from rec_summary.checks import check_int
 from rec_summary.metrics.hashing import mix
 from rec_summary.metrics.state import State
@@ -39,7 +40,7 @@ class SeenCounts(State):
         self.width = check_int("width", width, 1, 2**26)
         self._counters = np.zeros((_DEPTH, self.width), np.uint8)
 
-    def add(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def add(self, ids: Array) -> Integers:
         """Counts integers, (n,), and returns how often each was there before, up to 255."""
         unique, inverse, counts = np.unique(ids, return_inverse=True, return_counts=True)
         places = np.stack([mix(unique, row) % np.uint64(self.width) for row in range(_DEPTH)])
@@ -60,7 +61,7 @@ class SeenCounts(State):
         """Returns the share of new ids that are taken for ids that were there `count` times."""
         return float(np.prod((self._counters >= count).mean(axis=1)))
 
-    def _counts(self, places: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
+    def _counts(self, places: npt.NDArray[np.intp]) -> Bytes:
         return np.stack([row[cells] for row, cells in zip(self._counters, places, strict=True)])
 
     def _add(self, other: SeenCounts) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.errors import RecordError, verbatim
 from rec_summary.records.format.wire import LENGTH, VARINT, read_varint
 from rec_summary.records.remote import open_binary
@@ -96,7 +96,7 @@ class CheckpointFile:
         """
         return "Float" in self._entries[name].kind
 
-    def array(self, name: str) -> npt.NDArray[Any]:
+    def array(self, name: str) -> Array:
         """Returns a parameter; bfloat16 becomes float32.
 
         Raises:
@@ -113,7 +113,7 @@ class CheckpointFile:
             expected = f"one that NumPy allows ({error})"
             raise self._error(offset, f"the shape of {name}", entry.shape, expected) from error
 
-    def elements(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+    def elements(self, name: str, start: int, stop: int) -> Array:
         """Returns a parameter's elements from `start` to `stop`, in the order of its rows.
 
         Only these are read.

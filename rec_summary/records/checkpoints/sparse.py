@@ -7,13 +7,11 @@ the number of the base. MindSpore's own tools read the base only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+from rec_summary.arrays import Array, Arrays
 
 BASE: Final = "@base"
 ROWS: Final = "@rows"
@@ -22,7 +20,7 @@ LARGE_ROWS: Final = 1000
 _WORTH: Final = 0.5  # of a table's rows; if more differ, the table is written as a whole
 
 
-def is_large(array: npt.NDArray[Any]) -> bool:
+def is_large(array: Array) -> bool:
     """Whether a parameter is a table of which single rows may be written."""
     return array.ndim == 2 and array.shape[0] >= LARGE_ROWS
 
@@ -58,9 +56,7 @@ def dense_name(name: str) -> str:
     return name
 
 
-def restored(
-    base: npt.NDArray[Any], rows: npt.NDArray[Any], values: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
+def restored(base: Array, rows: Array, values: Array) -> Array:
     """Returns the table of the base with some rows replaced.
 
     Raises:

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf.descriptor import FieldDescriptor
+
+from rec_summary.arrays import Array
 
 VARINT: Final = 0
 FIXED64: Final = 1
@@ -155,7 +156,7 @@ def _encoder(head: bytes, encode: Callable[[Any], bytes]) -> Callable[[Any], byt
     return lambda value: head + encode(value)
 
 
-def packed_varints(numbers: npt.NDArray[Any]) -> bytes:
+def packed_varints(numbers: Array) -> bytes:
     """Returns integers of any width, one after the other, as a packed field has them."""
     if not numbers.size:
         return b""

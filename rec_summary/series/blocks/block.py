@@ -7,24 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Event
+from rec_summary.arrays import Bytes, Flags, Floats, Integers
 from rec_summary.records.format import framing
-from rec_summary.series.batch import (
-    SUMMARY,
-    Batch,
-    Bytes,
-    Floats,
-    Integers,
-    Record,
-    Recorded,
-    Series,
-    Table,
-)
+from rec_summary.series.batch import SUMMARY, Batch, Record, Recorded, Series, Table
 from rec_summary.series.options import Selection
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(eq=False)
@@ -47,7 +35,7 @@ class ScannedRecords:
     """
 
     bounds: Integers
-    known: Mask
+    known: Flags
     steps: Integers
     wall_times: Floats
     table: Table
@@ -193,7 +181,7 @@ class Block(Batch):
         wanted = [key in series for key in self.table.series]
         return self._select(wanted, np.ones(len(self), np.bool_))
 
-    def _select(self, wanted: list[bool], within: Mask) -> Block:
+    def _select(self, wanted: list[bool], within: Flags) -> Block:
         """Returns the values of some series in some records."""
         series, rows, codes, values = self.table
         selected = np.array(wanted, np.bool_)[codes] & within[rows]
@@ -205,7 +193,7 @@ class Block(Batch):
         rows = (has_values.cumsum() - 1)[rows]
         return self._of(has_values, Table(series, rows, codes[selected], values[selected]))
 
-    def _of(self, chosen: slice | Mask, table: Table) -> Block:
+    def _of(self, chosen: slice | Flags, table: Table) -> Block:
         """Returns the chosen records with a table of values of them."""
         numbers, steps, wall_times = self._numbers, self.steps, self.wall_times
         return Block(

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Flags, Floats
 from rec_summary.records.format import wire
 from rec_summary.values.histogram import decode_buckets
 
 _MOST_BUCKETS: Final = 1000
-
-Floats = npt.NDArray[np.float64]
 
 
 class BucketSums(NamedTuple):
@@ -73,7 +71,7 @@ def convert(histograms: Sequence[Any]) -> list[bytes | None]:
     return converted
 
 
-def _convert(histograms: Sequence[Any], size: int) -> tuple[list[bytes], npt.NDArray[np.bool_]]:
+def _convert(histograms: Sequence[Any], size: int) -> tuple[list[bytes], Flags]:
     """Converts histograms with equally many buckets, and says which are as expected."""
     left, width, integers, sound = decode_buckets(histograms, size)
     counts = integers.astype(np.float64)

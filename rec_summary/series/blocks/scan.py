@@ -24,10 +24,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Array, Bytes, Flags, Floats, Integers
 from rec_summary.records.format import framing
 from rec_summary.records.format.framing import crc32c, masked, unmasked
-from rec_summary.series.batch import SCALAR, Bytes, Floats, Integers, Series, Table
-from rec_summary.series.blocks.block import Mask, ScannedRecords
+from rec_summary.series.batch import SCALAR, Series, Table
+from rec_summary.series.blocks.block import ScannedRecords
 from rec_summary.series.blocks.decoding import (
     DecodedRecord,
     Layout,
@@ -284,7 +285,7 @@ class _Scan:
                     table.values[positions] = scalars[:, next(columns)]
         return table
 
-    def _repeated(self, table: Table, begins: Sequence[int]) -> Mask:
+    def _repeated(self, table: Table, begins: Sequence[int]) -> Flags:
         """Returns the records of the steps in which a series has several values.
 
         Only a step within one stretch counts: a batch ends where steps go back.
@@ -408,7 +409,7 @@ class _Scan:
         self._data[self._bounds[records][:, None] + np.arange(rows.shape[1])] = rows
 
 
-def _alike(rows: Bytes, layout: Layout) -> npt.NDArray[np.bool_]:
+def _alike(rows: Bytes, layout: Layout) -> Flags:
     """Returns which rows have the layout of the first one, and its tags."""
     count, size = rows.shape
     fixed = np.full(size, 0xFF, np.uint8)
@@ -426,11 +427,11 @@ def _alike(rows: Bytes, layout: Layout) -> npt.NDArray[np.bool_]:
             words ^= words[0]
             words &= mask
             different |= words
-    same: npt.NDArray[np.bool_] = different == 0
+    same: Flags = different == 0
     return same
 
 
-def _column(rows: Bytes, form: str, at: int) -> npt.NDArray[Any]:
+def _column(rows: Bytes, form: str, at: int) -> Array:
     """Returns the values of a form that begin at a column of rows that are one behind the other."""
     count, size = rows.shape
     return np.ndarray((count,), form, rows.data, at % size, (size,)).copy()
@@ -444,14 +445,14 @@ def _unpacked(words: npt.NDArray[np.uint64]) -> Integers:
     return steps.view(np.int64)
 
 
-def _undamaged(rows: Bytes, checksums: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+def _undamaged(rows: Bytes, checksums: npt.NDArray[np.uint32]) -> Flags:
     """Returns which records of one length have these checksums, which are written into them."""
     count, size = rows.shape
     _put_checksums(rows, checksums)
     if crc32c(rows.tobytes()) == _joint_checksum(size, count):
         return np.ones(count, np.bool_)
     each = np.array([crc32c(row.tobytes()) for row in rows], np.uint32)
-    sound: npt.NDArray[np.bool_] = each == _joint_checksum(size, 1)
+    sound: Flags = each == _joint_checksum(size, 1)
     return sound
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.series.batch import Floats
+from rec_summary.arrays import Floats
 
 _WINDOWS: Final = 50  # over which differences are averaged
 _FEWEST: Final = 5  # steps of a window, if there are as many windows

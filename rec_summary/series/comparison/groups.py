@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.arrays import Floats, Integers
 from rec_summary.errors import three_part
-from rec_summary.series.batch import Floats
 from rec_summary.series.comparison.curves import Curve, aligned
 from rec_summary.series.options import ArgumentError
 
@@ -37,7 +37,7 @@ class Band(NamedTuple):
     """
 
     places: npt.NDArray[np.generic]
-    runs: npt.NDArray[np.int64]
+    runs: Integers
     mean: Floats
     std: Floats
     least: Floats

@@ -13,12 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.arrays import Floats
 from rec_summary.engines.engine import HERE, Engine
 from rec_summary.metrics.tags import EVALUATION, JUDGED, OF_TASK, PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import SCALAR, Columns, Floats, by_tag, gathered
+from rec_summary.series.batch import SCALAR, Columns, by_tag, gathered
 from rec_summary.series.best_values import BestSeries
 from rec_summary.series.event_reader import scanned_ahead
 from rec_summary.series.lineage import (

@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from rec_summary.series.batch import Columns, Floats, Integers, Span
+from rec_summary.arrays import Floats, Integers
+from rec_summary.series.batch import Columns, Span
 
 HEALTH: Final = "rec_summary/"
 """The beginning of the tags of the telemetry's counters of itself; they are listed last."""

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from rec_summary.arrays import Floats, Integers
 from rec_summary.records.format.bounds import MOST_PARTS
 from rec_summary.records.format.names import Kind, RecordName, parse_name
 from rec_summary.records.reading.reader import BadLength, LostRecord
 from rec_summary.records.reading.runs import RecordFile, Run
-from rec_summary.series.batch import SUMMARY, UNKNOWN, Batch, Floats, Integers, Record
+from rec_summary.series.batch import SUMMARY, UNKNOWN, Batch, Record
 from rec_summary.series.event_reader import Damage, EventReader, Flaw, hint
 from rec_summary.series.report import Report
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from rec_summary.arrays import Integers
 from rec_summary.series.limits import Count, Seconds, Step
 
 Place = tuple[Count, Step]
@@ -58,7 +59,7 @@ def place_of(restarts: Restarts, reached: Reached) -> Place:
     return int(starts_at(restarts, reached.wall_time)), reached.step
 
 
-def starts_at(restarts: Restarts, wall_times: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def starts_at(restarts: Restarts, wall_times: npt.ArrayLike) -> Integers:
     """Returns how often training had begun again before each of these times."""
     # In the middle: one rank may have ended long before the others, or begun before them.
     return np.searchsorted([(before + after) / 2 for before, after in restarts], wall_times)

@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct, field
 
+from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.series.batch import SCALAR, Batch, Columns, by_tag
 from rec_summary.series.limits import Count, Rank
 from rec_summary.series.ranks.restarts import (
@@ -84,7 +84,6 @@ _ROW: Final = np.dtype(
         *(("sum", "f8"), ("wall_time", "f8")),
     ]
 )
-_Rows = npt.NDArray[Any]
 
 
 class RankPoint(NamedTuple):
@@ -116,11 +115,11 @@ class RankHistory(NamedTuple):
     """
 
     measure: str
-    ranks: npt.NDArray[np.int64]
-    steps: npt.NDArray[np.int64]
+    ranks: Integers
+    steps: Integers
     wall_time: float
-    values: npt.NDArray[np.float64]
-    missing: npt.NDArray[np.bool_]
+    values: Floats
+    missing: Flags
 
 
 class RankTable(Struct, dict=True):
@@ -151,14 +150,14 @@ class RankTable(Struct, dict=True):
         """The size of the values."""
         return self._held * _ROW.itemsize
 
-    def extend(self, rows: _Rows) -> None:
+    def extend(self, rows: Array) -> None:
         """Adds values."""
         self._parts.append(rows)
         self._held += len(rows)
         if self._held > 2 * self._joined + 2 * self.most:
             self.rows()
 
-    def rows(self) -> _Rows:
+    def rows(self) -> Array:
         """Returns the values by start, column and rank, joined."""
         if len(self._parts) > 1:
             rows = self._join(np.concatenate(self._parts))
@@ -168,11 +167,11 @@ class RankTable(Struct, dict=True):
             self.replace(rows)
         return self._parts[0]
 
-    def columns(self, rows: _Rows) -> tuple[Any, ...]:
+    def columns(self, rows: Array) -> tuple[Any, ...]:
         """Returns what the rows of one column have in common."""
         return rows["start"], rows["step"] // self.width
 
-    def replace(self, rows: _Rows) -> None:
+    def replace(self, rows: Array) -> None:
         """Takes other rows instead of those that `rows` has returned."""
         self._parts = [rows]
         self._held = self._joined = len(rows)
@@ -183,7 +182,7 @@ class RankTable(Struct, dict=True):
         """Brings what is stored up to date."""
         self.packed = self.rows().tobytes()
 
-    def _join(self, rows: _Rows) -> _Rows:
+    def _join(self, rows: Array) -> Array:
         start, column = self.columns(rows)
         rows = rows[np.lexsort((rows["rank"], column, start))]
         begins = _begins(rows, (*self.columns(rows), rows["rank"]))
@@ -218,7 +217,7 @@ class Measure(Struct):
     def __post_init__(self) -> None:
         self.history.most = _HISTORY
 
-    def take(self, rank: int, starts: npt.NDArray[np.int64], columns: Columns) -> None:
+    def take(self, rank: int, starts: Integers, columns: Columns) -> None:
         """Takes values of a rank, at least one, each with the number of restarts before it."""
         self.last[rank] = Reached(int(columns.steps[-1]), float(columns.wall_times[-1]))
         self.waiting.most = max(_LEAST_COLUMNS, _MOST_VALUES // len(self.last))
@@ -443,15 +442,15 @@ def _measure_of(tag: str) -> tuple[str, int]:
     return "", 0
 
 
-def _can_be_kept(rows: _Rows) -> npt.NDArray[np.bool_]:
+def _can_be_kept(rows: Array) -> Flags:
     """Returns which rows have a step and a time that numbers can be added to."""
     step = rows["step"]  # the least one has no absolute value
-    can_be_kept: npt.NDArray[np.bool_] = (step >= -_FARTHEST) & (step <= _FARTHEST)
+    can_be_kept: Flags = (step >= -_FARTHEST) & (step <= _FARTHEST)
     can_be_kept &= np.abs(rows["wall_time"]) < _LATEST
     return can_be_kept
 
 
-def _begins(rows: _Rows, keys: tuple[Any, ...]) -> npt.NDArray[np.int64]:
+def _begins(rows: Array, keys: tuple[Any, ...]) -> Integers:
     """Returns where rows, which are ordered by keys, have other keys than the row before."""
     changes = np.zeros(len(rows), np.bool_)
     changes[:1] = True
@@ -460,7 +459,7 @@ def _begins(rows: _Rows, keys: tuple[Any, ...]) -> npt.NDArray[np.int64]:
     return np.flatnonzero(changes)
 
 
-def _summary(rows: _Rows, begins: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _summary(rows: Array, begins: Integers) -> Floats:
     """Returns the `STATISTICS` of each column, of shape [columns, statistics]."""
     sizes = np.diff(begins, append=len(rows))
     with np.errstate(all="ignore"):

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-Pixels = npt.NDArray[np.uint8]
+from rec_summary.arrays import Bytes, Floats
 
 MISSING: Final = (255, 0, 255)  # NaN; in neither map
 _DARKEST, _LIGHTEST = 0.12, 0.95
@@ -29,7 +29,7 @@ _DIVERGING: Final = np.array(
 _STOPS: Final = np.linspace(-1, 1, len(_DIVERGING))
 
 
-def sequential(values: npt.ArrayLike) -> Pixels:
+def sequential(values: npt.ArrayLike) -> Bytes:
     """Returns the colours of values from 0 (dark) to 1 (light); others are cut off.
 
     Source: D. A. Green, "A colour scheme for the display of astronomical intensity images",
@@ -49,20 +49,20 @@ def sequential(values: npt.ArrayLike) -> Pixels:
     return _pixels(light[..., None] + away[..., None] * (turned @ _HELIX.T), missing)
 
 
-def diverging(values: npt.ArrayLike) -> Pixels:
+def diverging(values: npt.ArrayLike) -> Bytes:
     """Returns the colours of values from -1 (blue) over 0 (nearly white) to 1 (red)."""
     scaled, missing = _clipped(values, -1.0)
     channels = [np.interp(scaled, _STOPS, channel) for channel in _DIVERGING.T]
     return _pixels(np.stack(channels, axis=-1), missing)
 
 
-def _clipped(values: npt.ArrayLike, least: float) -> tuple[npt.NDArray[np.float64], Any]:
+def _clipped(values: npt.ArrayLike, least: float) -> tuple[Floats, Any]:
     array = np.asarray(values, dtype=np.float64)
     missing = np.isnan(array)
     return np.clip(np.where(missing, 0.0, array), least, 1.0), missing
 
 
-def _pixels(colours: npt.NDArray[np.float64], missing: Any) -> Pixels:
-    result: Pixels = np.rint(np.clip(colours, 0, 1) * 255).astype(np.uint8)
+def _pixels(colours: Floats, missing: Any) -> Bytes:
+    result: Bytes = np.rint(np.clip(colours, 0, 1) * 255).astype(np.uint8)
     result[missing] = MISSING
     return result

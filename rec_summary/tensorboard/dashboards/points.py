@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from tensorboard.compat.proto import summary_pb2, tensor_pb2, types_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class ValueMapper(abc.ABC):
         return False
 
 
-def tensor_value(values: npt.NDArray[Any] | bytes | Sequence[bytes]) -> Any:
+def tensor_value(values: Array | bytes | Sequence[bytes]) -> Any:
     """Returns a `Summary.Value` that holds a tensor.
 
     TensorBoard's `make_tensor_proto` is slow, and loads its file systems and what they need.

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, ImageDraw
 
+from rec_summary.arrays import Floats, Integers
 from rec_summary.series.ranks.restarts import Reached
 from rec_summary.series.ranks.summary import (
     INPUT_STALL,
@@ -99,7 +99,7 @@ def measures_of(tags: Sequence[str]) -> Iterator[tuple[str, tuple[str, str, str]
             yield measure, (line, low, high)
 
 
-def _recent(history: RankHistory) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _recent(history: RankHistory) -> tuple[Integers, Floats]:
     """Returns the ranks that have recent values, and the mean of those of each."""
     columns = history.values.shape[1]
     part = slice(columns - max(columns // _RECENT, 1), columns)
@@ -110,11 +110,11 @@ def _recent(history: RankHistory) -> tuple[npt.NDArray[np.int64], npt.NDArray[np
     return history.ranks[has], means
 
 
-def _median(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _median(values: Floats) -> Floats:
     """Returns the median of the finite ones along the first axis; NaN where there are none."""
     ma: Any = np.ma  # which does not state its types
     median = ma.median(ma.masked_invalid(values), axis=0)
-    medians: npt.NDArray[np.float64] = ma.filled(median, np.nan)
+    medians: Floats = ma.filled(median, np.nan)
     return medians
 
 

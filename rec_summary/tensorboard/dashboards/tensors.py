@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.arrays import Array, Bytes, Floats
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.graphs import type_name
 from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
@@ -25,8 +25,6 @@ from rec_summary.tensorboard.dashboards.scalars import scalar
 from rec_summary.tensorboard.dashboards.text import table, text_point
 from rec_summary.values.histogram import histogram
 from rec_summary.values.tensor import from_tensor
-
-Array = npt.NDArray[Any]
 
 STATISTICS: Final = "statistics"
 HEAT_MAP: Final = "heat_map"
@@ -113,7 +111,7 @@ def heat_map(matrix: Array) -> Image.Image:
     return Image.fromarray(_enlarged(colour(_reduced(matrix.astype(np.float64)))))
 
 
-def colour(matrix: npt.NDArray[np.float64]) -> colours.Pixels:
+def colour(matrix: Floats) -> Bytes:
     """Returns the colours of a matrix: shape (rows, columns, 3)."""
     matrix = np.where(np.isfinite(matrix), matrix, math.nan)
     finite = matrix[~np.isnan(matrix)]
@@ -131,7 +129,7 @@ def colour(matrix: npt.NDArray[np.float64]) -> colours.Pixels:
     return colours.sequential((np.clip(matrix, low, high) - low) / width)
 
 
-def _reduced(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _reduced(matrix: Floats) -> Floats:
     """Returns the means of blocks, so many that neither side is too long."""
     for axis in (0, 1):
         size = matrix.shape[axis]
@@ -144,7 +142,7 @@ def _reduced(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return matrix
 
 
-def _enlarged(pixels: colours.Pixels) -> colours.Pixels:
+def _enlarged(pixels: Bytes) -> Bytes:
     """Repeats pixels so that both sides can be seen; those of a small matrix stay square."""
     factor = math.ceil(_SMALLEST / max(pixels.shape[:2]))
     for axis in (0, 1):

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.series.comparison.curves import Curve
 from rec_summary.series.comparison.groups import band
 from rec_summary.tensorboard.dashboards.groups import BEST, TELEMETRY
@@ -50,7 +50,7 @@ class MeanSeries:
         )
         return int(max(steps)), max(wall_times)
 
-    def points(self, most: int) -> npt.NDArray[Any]:
+    def points(self, most: int) -> Array:
         """Returns at most so many points, as `ScalarSeries.points`.
 
         Wall times are those of the first run, as if all runs had begun with it.

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from tensorboard import data_compat
 
+from rec_summary.arrays import Array
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record, Recorded
 from rec_summary.series.comparison.samples import Totals
@@ -79,7 +79,7 @@ class ScalarSeries:
         """Returns the highest step and the latest wall time; None if there are no points."""
         return self._last
 
-    def points(self, most: int) -> npt.NDArray[Any]:
+    def points(self, most: int) -> Array:
         """Returns at most so many points, the last one among them.
 
         From four on, the least and the greatest value of all are among them as well.
@@ -104,7 +104,7 @@ class ScalarSeries:
                 break
         return points[sampled]
 
-    def _points(self) -> npt.NDArray[Any]:
+    def _points(self) -> Array:
         """Returns all points that are kept, with the field `index` as well."""
         if self._sampler is not None:
             return self._sample().points()
@@ -266,7 +266,7 @@ class StoredSeries:
                     return _tensor(point.rendered().value)
         return None
 
-    def _places(self) -> npt.NDArray[Any]:
+    def _places(self) -> Array:
         # A view of the bytes would not let them grow.
         return np.frombuffer(bytes(self._rows), _PLACE)
 

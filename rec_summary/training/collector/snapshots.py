@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from mindspore import Tensor, ops
 
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part
 from rec_summary.metrics.tags import EVALUATION
 from rec_summary.records.failures import Troubles
@@ -19,7 +20,7 @@ from rec_summary.training.operators import Mailbox, snapshot
 from rec_summary.training.probes.gradient_metrics import GradientMetrics, GradientReader
 from rec_summary.training.probes.probe import choose_graph
 from rec_summary.training.step_view import StepView, losses
-from rec_summary.training.tensors import Array, as_array, as_number, is_on_cpu, own_array
+from rec_summary.training.tensors import as_array, as_number, is_on_cpu, own_array
 from rec_summary.values.image import MAX_TILES, is_image
 from rec_summary.values.summary import HISTOGRAM, IMAGE, SCALAR, TENSOR, SummaryValue
 

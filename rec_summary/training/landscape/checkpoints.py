@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import mindspore
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array
 from rec_summary.records.checkpoints import FOLDER, METADATA_NAME, REPLAY_NAME
 from rec_summary.records.checkpoints.sparse import is_large, sparse_parameters
 from rec_summary.records.failures import Troubles
@@ -53,7 +53,7 @@ class Snapshot:
 
     number: int
     network: str
-    parameters: Mapping[str, npt.NDArray[Any]]
+    parameters: Mapping[str, Array]
     steps_per_epoch: int
     rows: Rows = field(default_factory=dict)
 
@@ -159,7 +159,7 @@ class _Files:
         self._options = options
         self._lock = lock
         self._written: dict[int, str] = {}  # file names of this run, by number
-        self._base: tuple[int, dict[str, npt.NDArray[Any]]] | None = None  # number, large tables
+        self._base: tuple[int, dict[str, Array]] | None = None  # number, large tables
 
     def write(self, snapshot: Snapshot) -> None:
         """Writes a checkpoint, then the metadata that names it.

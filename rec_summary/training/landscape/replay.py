@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array, Integers
 from rec_summary.errors import three_part, verbatim
 
 KINDS: Final = ("first", "reservoir")
 
-Columns = list[npt.NDArray[Any]]
-Rows = dict[str, npt.NDArray[Any]]
+Columns = list[Array]
+Rows = dict[str, Array]
 
 
 class ReplayBuffer:
@@ -46,7 +46,7 @@ class ReplayBuffer:
         """Whether further rows can change the kept rows."""
         return self._reservoir or self.seen < self._rows
 
-    def add(self, columns: Sequence[npt.NDArray[Any]]) -> None:
+    def add(self, columns: Sequence[Array]) -> None:
         """Adds the rows of a batch; copies only those that it keeps.
 
         Raises:
@@ -84,7 +84,7 @@ class ReplayBuffer:
         columns = {f"column_{n}": column[:count].copy() for n, column in enumerate(self._columns)}
         return {"batch_size": np.array(self._batch_size), **columns}
 
-    def _slots(self, count: int) -> npt.NDArray[np.int64]:
+    def _slots(self, count: int) -> Integers:
         """Returns the slot of each row of a batch; -1 if it is not kept."""
         ordinals = self.seen + np.arange(count)
         if not self._reservoir:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from mindspore import nn, ops
 
+from rec_summary.arrays import Array
 from rec_summary.checks import check_bool, check_int, check_name, check_pattern, check_type
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
@@ -24,7 +25,7 @@ from rec_summary.training.probes.gradient_probe import (
     GradientProbe,
 )
 from rec_summary.training.probes.probe import THROUGH
-from rec_summary.training.tensors import Array, as_array
+from rec_summary.training.tensors import as_array
 from rec_summary.values.summary import SCALAR, SummaryValue
 
 _PREFIX: Final = "gradients/"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rec_summary._pb.summary_pb2 import MetricStates
+from rec_summary.arrays import Array
 from rec_summary.errors import RecSummaryError
 from rec_summary.metrics.host import HostMeter
 from rec_summary.metrics.report import Detail, MetricValues, read
@@ -21,7 +22,6 @@ from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.recommender.states import RankMetrics
 from rec_summary.training.run_directory import inform
-from rec_summary.training.tensors import Array
 from rec_summary.values.recommender import MOST_STATES, recommender_values
 from rec_summary.values.summary import encode_event, encode_value
 

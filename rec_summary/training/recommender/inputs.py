@@ -8,13 +8,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from mindspore import Tensor
 
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training.operators import PROBE, Mailbox, Operator
 from rec_summary.training.recommender.columns import Feature, Source, columns_of
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of, tasks_of
 from rec_summary.training.step_view import StepView
-from rec_summary.training.tensors import Array, as_array, copy_of
+from rec_summary.training.tensors import as_array, copy_of
 from rec_summary.values.summary import TENSOR
 
 PREDICTIONS: Final = "predictions"

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from rec_summary.arrays import Array
 from rec_summary.metrics import tags
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import Drift, ReferenceBuilder
@@ -24,7 +25,6 @@ from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import RowNorms, sample_rows
 from rec_summary.training.recommender.columns import Feature
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.tensors import Array
 
 ROWS: Final = "rows"
 _BUILDER: Final = "reference_builder"

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from rec_summary.arrays import Array, Flags
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.inputs import role_of
 from rec_summary.training.recommender.task import Task
-from rec_summary.training.tensors import Array
 
 MOST_REFUSED: Final = 0.01
 """The share of examples from which on it is reported that they cannot be used."""
@@ -105,7 +104,7 @@ class TaskMistakes:
         """Counts steps."""
         self._steps += steps
 
-    def add_kept(self, kept: npt.NDArray[np.bool_]) -> None:
+    def add_kept(self, kept: Flags) -> None:
         """Counts examples, (examples,), of which the task leaves out those that are not kept."""
         self._examples += len(kept)
         self._kept += int(np.count_nonzero(kept))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from rec_summary.arrays import Array
 from rec_summary.checks import check_elements, check_int, check_part_of_tag, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hash_strings
@@ -16,7 +17,6 @@ from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.metrics.tags import OF_SLICES
 from rec_summary.training.recommender.columns import Source, check_source, columns_of
-from rec_summary.training.tensors import Array
 
 MISSING: Final = "missing"
 """The slice of examples without a value."""

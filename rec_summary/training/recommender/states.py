@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part
 from rec_summary.metrics import report, tags
 from rec_summary.metrics.distribution import Distribution
@@ -34,7 +35,6 @@ from rec_summary.training.recommender.meters import ROWS, DriftMeter, FeatureMet
 from rec_summary.training.recommender.mistakes import auc_mistakes, time_mistakes
 from rec_summary.training.recommender.slices import slicing
 from rec_summary.training.recommender.task_metrics import Examples, TaskMetrics
-from rec_summary.training.tensors import Array
 
 _SEEN: Final = "seen"
 _OPTIONAL: Final = frozenset((tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY))

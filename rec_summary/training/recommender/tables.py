@@ -9,9 +9,10 @@ from typing import Any, Final
 import numpy as np
 from mindspore import Tensor, nn, ops
 
+from rec_summary.arrays import Array
 from rec_summary.metrics.tables.row_norms import sample_rows
 from rec_summary.records.failures import Troubles
-from rec_summary.training.tensors import Array, as_array, is_on_cpu
+from rec_summary.training.tensors import as_array, is_on_cpu
 
 _LAYERS: Final = "mindspore.nn.layer."
 

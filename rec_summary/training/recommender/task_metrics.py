@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rec_summary.arrays import Array
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report, tags
 from rec_summary.metrics.drift import LABEL
@@ -35,7 +36,6 @@ from rec_summary.training.recommender.inputs import Roles, Steps, role_of
 from rec_summary.training.recommender.mistakes import MOST_REFUSED, TaskMistakes
 from rec_summary.training.recommender.slices import Slice
 from rec_summary.training.recommender.task import Task
-from rec_summary.training.tensors import Array
 
 _SLICE_BINS: Final = 128  # of the score in a slice
 _SLICE_CELLS: Final = 2048  # of users, lists and pairs in a slice

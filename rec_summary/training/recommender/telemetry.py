@@ -13,6 +13,7 @@ import weakref
 from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.arrays import Array
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.record import LazyRecord
 from rec_summary.training.recommender import inputs
@@ -27,7 +28,7 @@ from rec_summary.training.recommender.tables import (
 )
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.step_view import StepView
-from rec_summary.training.tensors import Array, is_on_cpu
+from rec_summary.training.tensors import is_on_cpu
 
 _MOST_TENSOR_STEPS: Final = 16  # with live Tensors: hundreds of steps slow down training
 _EXAMPLES: Final = 1 << 15  # in a record: few examples take nearly as much time as many

@@ -17,11 +17,10 @@ import numpy.typing as npt
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.mesh import plugin_data_pb2
 
+from rec_summary.arrays import Bytes, Floats
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
 from rec_summary.values.landscape import Landscape
-
-Floats = npt.NDArray[np.float64]
 
 _MOST_PER_SIDE: Final = 220  # 48,400 vertices leave room for the path
 _MOST_OF_PATH: Final = 1000
@@ -63,7 +62,7 @@ class Mesh(NamedTuple):
 
     vertices: Floats
     faces: npt.NDArray[np.int32]
-    colours: npt.NDArray[np.uint8]
+    colours: Bytes
 
 
 def is_wide(z: Floats) -> bool:
@@ -234,7 +233,7 @@ def _joined(parts: list[Mesh]) -> Mesh:
     return Mesh(vertices, np.concatenate(faces).astype(np.int32), colour)
 
 
-def _plain(count: int, colour: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
+def _plain(count: int, colour: tuple[int, int, int]) -> Bytes:
     return np.full((count, 3), colour, dtype=np.uint8)
 
 
