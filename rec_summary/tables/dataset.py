@@ -278,6 +278,8 @@ class _Scalars(BufferedScalars):
 class RunDataset(FileReader):
     """Writes the scalars of one run to a dataset, and keeps them up to date there."""
 
+    _state: DatasetCursor
+
     def __init__(self, run: Run, dataset: Dataset, options: ExportOptions, report: Report) -> None:
         """Reads the cursor, and completes the last commit.
 
@@ -290,23 +292,22 @@ class RunDataset(FileReader):
         Raises:
             DestinationError: The directory cannot be read or written, or another run has its name.
         """
-        self._dataset = dataset
-        self._options = options
-        self._selection = Selection(options)
         self._ranks = Selection(ExportOptions(ranks=options.ranks))
         run = self._ranks.narrowed(run)
+        super().__init__(run, report, NewRecords(report), Selection(options))
+        self._dataset = dataset
+        self._options = options
         self._place = dataset.partition(run.name, run.path)
         cursor = decode_as(DatasetCursor, read_cursor(dataset, self._place))
         if cursor is not None and not self._is_own(cursor):
             cursor = None
         dataset.move(self._place, self._moves(cursor))
         dataset.remove_staged(self._place, set())
-        records = NewRecords(report)
         if cursor is not None and (
-            cursor.options != options.fingerprint() or not continues(run, cursor, records)
+            cursor.options != options.fingerprint() or not continues(run, cursor, self._records)
         ):
             cursor = None
-        self._begin(run, report, records, cursor)
+        self._begin(cursor)
 
     def update(self, run: Run, *, final: bool) -> Iterator[None]:
         """Reads what is new.
@@ -324,7 +325,7 @@ class RunDataset(FileReader):
         self._run = run = self._ranks.narrowed(run)
         names = {os.path.basename(file.path) for file in run.files}
         if is_replaced(run, self._state, self._records) and self._state.files.keys() <= names:
-            self._begin(run, self._report, self._records, None, self._cursor.commits)
+            self._begin(None, self._state.commits)
         for _ in self._read_files(final=final):
             if self._held >= _HELD_ROWS:
                 self.commit()
@@ -338,8 +339,8 @@ class RunDataset(FileReader):
         """
         if self._state.began is None:
             return
-        staged = _Staged(self._dataset, self._place, self._cursor.commits + 1, self._report)
-        begun = {buffered.number for buffered in self._cursor.buffers}
+        staged = _Staged(self._dataset, self._place, self._state.commits + 1, self._report)
+        begun = {buffered.number for buffered in self._state.buffers}
         # Partitions of writers whose records are gone, or of a dataset without a cursor.
         left = set() if begun else self._writer_partitions()
         for number in sorted({number for _, number in self._scalars}):
@@ -352,12 +353,12 @@ class RunDataset(FileReader):
         for partition in sorted(left):
             staged.add(partition, [], fresh=True)
         self._held = 0
-        self._cursor.commits += 1
-        self._cursor.moves = staged.moves
-        self._cursor.buffers = [
+        self._state.commits += 1
+        self._state.moves = staged.moves
+        self._state.buffers = [
             _Buffered(*key, series.buffer.state()) for key, series in self._scalars.items()
         ]
-        save_cursor(self._dataset, self._place, self._cursor)
+        save_cursor(self._dataset, self._place, self._state)
         self._dataset.move(self._place, staged.moves)
         if staged.moves and self._run.name not in self._report.runs:
             self._report.runs.append(self._run.name)
@@ -365,14 +366,7 @@ class RunDataset(FileReader):
     def close(self) -> None:
         """Does nothing: no file stays open."""
 
-    def _begin(
-        self,
-        run: Run,
-        report: Report,
-        records: NewRecords,
-        cursor: DatasetCursor | None,
-        commits: int = 0,
-    ) -> None:
+    def _begin(self, cursor: DatasetCursor | None, commits: int = 0) -> None:
         if cursor is None:
             cursor = DatasetCursor(
                 format=1,
@@ -384,10 +378,9 @@ class RunDataset(FileReader):
                 writers=Writers([], {}),
                 began=None,
             )
-        self._cursor = cursor
+        self._state = cursor
         self._held = 0
         self._scalars: dict[tuple[int, int], _Scalars] = {}
-        super().__init__(run, report, records, cursor, Selection(self._options))
         for buffered in cursor.buffers:
             self._open(Writer(buffered.rank, buffered.number, 0.0), buffered.steps)
 

@@ -10,16 +10,13 @@ from typing import Any, Final
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.names import Kind, parse_name
-from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import SUMMARY, Batch, Record
 from rec_summary.series.exports.reading import FileReader, FilesRead
 from rec_summary.series.limits import Rank, Step
 from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric, take
-from rec_summary.series.new_records import NewRecords
-from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.ranks.merging import KIND, Merging, MergingState
 from rec_summary.series.ranks.summary import RankSummary
-from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
 from rec_summary.series.values import Writers
 from rec_summary.tensorboard import dashboards
@@ -77,33 +74,22 @@ class DerivedRecord(Record):
 class RunReader(FileReader):
     """Reads what is new in the records of a run, and passes it to its TensorBoard runs."""
 
-    def __init__(
-        self,
-        run: Run,
-        outputs: RunOutputs[Any],
-        report: Report,
-        records: NewRecords,
-        state: ReadingState,
-        lineages: dict[int, Lineage],
-        selection: Selection = EVERYTHING,
+    _state: ReadingState
+
+    def _continue_from(
+        self, state: ReadingState, outputs: RunOutputs[Any], lineages: dict[int, Lineage]
     ) -> None:
         """Begins, or continues where an earlier reader stopped.
 
         Args:
-            run: The run.
+            state: How far the run was read; kept up to date.
             outputs: Its TensorBoard runs.
-            report: Counts what is read, and takes problems.
-            records: Reads the files, with their frames.
-            state: How far it was read; kept up to date.
             lineages: What is known of each rank; kept up to date.
-            selection: Files without values of the selected times are not opened, apart from the
-                first one of each rank.
         """
-        super().__init__(run, report, records, state, selection)
-        self._state: ReadingState = state
+        self._state = state
         self._outputs = outputs
         self._lineages = lineages
-        self._merging = Merging(run.name, report, state.merging)
+        self._merging = Merging(self._run.name, self._report, state.merging)
         state.ranks = (state.ranks or RankSummary()) if outputs.targets.several else None
         self._ranks = state.ranks
 

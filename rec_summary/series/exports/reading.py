@@ -92,28 +92,23 @@ def is_replaced(run: Run, state: FilesRead, records: NewRecords) -> bool:
 class FileReader:
     """Reads what is new in the record files of a run."""
 
+    _state: FilesRead  # how far it was read; a subclass sets it
+
     def __init__(
-        self,
-        run: Run,
-        report: Report,
-        records: NewRecords,
-        state: FilesRead,
-        selection: Selection = EVERYTHING,
+        self, run: Run, report: Report, records: NewRecords, selection: Selection = EVERYTHING
     ) -> None:
-        """Begins, or continues where an earlier reader stopped.
+        """Opens nothing yet.
 
         Args:
             run: The run.
             report: Counts what is read, and takes problems.
             records: Reads the files.
-            state: How far it was read; kept up to date.
             selection: Files without values of the selected times are not opened, apart from the
                 first one of each rank.
         """
         self._run = run
         self._report = report
         self._records = records
-        self._state = state
         self._selection = selection
 
     @property

@@ -35,6 +35,8 @@ class RunExporter(RunReader):
     records are those of another training.
     """
 
+    _state: Cursor
+
     def __init__(self, run: Run, destination: Destination) -> None:
         """Reads the cursor and checks the places; nothing is written yet.
 
@@ -46,12 +48,10 @@ class RunExporter(RunReader):
             DestinationError: The log directory cannot be read, or there are event files of
                 another writer in the run's place.
         """
-        self._run = run
+        report, self._options = destination.report, destination.options
+        super().__init__(run, report, NewRecords(report, frames=True), Selection(self._options))
         self._destination = destination
         self._logdir = destination.logdir
-        self._report = destination.report
-        self._options = destination.options
-        self._records = NewRecords(self._report, frames=True)
         cursor = load_cursor(self._logdir, run.name)
         # The TensorBoard runs of an earlier export.
         self._stale = list(cursor.outputs if cursor else self._left_behind())
@@ -60,7 +60,7 @@ class RunExporter(RunReader):
     @property
     def has_records(self) -> bool:
         """Whether any record has ever been read."""
-        return self._cursor.began is not None
+        return self._state.began is not None
 
     def update(self, run: Run, *, final: bool = True) -> Iterator[None]:
         """Exports what is new; TensorBoard can read it when the update ends.
@@ -82,7 +82,7 @@ class RunExporter(RunReader):
             DestinationError: Something cannot be written.
         """
         self._run = self._targets.run = run
-        if is_replaced(run, self._cursor, self._records) and self._can_begin_again():
+        if is_replaced(run, self._state, self._records) and self._can_begin_again():
             self._begin_again()
         yield from self._read_all(final=final)
         if not self._describe(final=final):
@@ -116,11 +116,11 @@ class RunExporter(RunReader):
         self._stale = []
         if not written:
             return None
-        self._cursor.outputs = written
+        self._state.outputs = written
         if self._ranks is not None:
             self._ranks.pack()
-        mark = save_cursor(self._logdir, self._run.name, self._cursor)
-        return described(self._run.name, self._cursor, mark)
+        mark = save_cursor(self._logdir, self._run.name, self._state)
+        return described(self._run.name, self._state, mark)
 
     def close(self) -> None:
         """Closes all files, also after an error."""
@@ -139,14 +139,9 @@ class RunExporter(RunReader):
                 description=DescriptionState(),
                 **structs.asdict(nothing_read()),
             )
-        self._cursor = cursor
         self._targets = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
         self._description = Description(self._targets, self._report, cursor.description)
-        lineages = cursor.description.lineages
-        selection = Selection(self._options)
-        super().__init__(
-            run, self._targets, self._report, self._records, cursor, lineages, selection
-        )
+        self._continue_from(cursor, self._targets, cursor.description.lineages)
         self._uncommitted = 0
 
     def _begin_again(self) -> None:
@@ -180,7 +175,7 @@ class RunExporter(RunReader):
     def _can_begin_again(self) -> bool:
         """Whether all that was ever exported of this run can still be read."""
         names = {os.path.basename(file.path) for file in self._run.files}
-        return self._cursor.files.keys() <= names
+        return self._state.files.keys() <= names
 
     def _begins(self) -> None:
         # Before anything changes that an old cursor describes.
@@ -201,5 +196,5 @@ class RunExporter(RunReader):
         description = self._description
         if not description.state.lineages:
             return True
-        description.write_texts(self._cursor.reached, final=final)
-        return description.write_session(self._cursor.began, self._cursor.furthest, final=final)
+        description.write_texts(self._state.reached, final=final)
+        return description.write_session(self._state.began, self._state.furthest, final=final)

@@ -86,7 +86,8 @@ class _Loader(RunReader):
         self._x = x
         self._totals: dict[int, Totals] = {}  # by rank
         records = NewRecords(report, scanned=scanned)
-        super().__init__(run, self.outputs, report, records, nothing_read(), {})
+        super().__init__(run, report, records)
+        self._continue_from(nothing_read(), self.outputs, {})
 
     def fits(self, run: Run) -> bool:
         """Whether what was read is the beginning of what there is now, and has the same names."""
