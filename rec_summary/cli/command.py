@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from rec_summary.alerts.last_values import WatchReport
     from rec_summary.alerts.rules import Rule
     from rec_summary.alerts.states import Transition
+    from rec_summary.cli.transfer import Upload
     from rec_summary.records.reading.runs import Run
-    from rec_summary.records.remote import Upload, Url
+    from rec_summary.records.remote import Url
 
 _READ: Final = ("source", "other")  # parameters that name places of records
 
@@ -105,7 +106,8 @@ class RecordsCommand(click.Command):
         places = {name: place for name in names if (place := params.get(name)) is not None}
         if not any(":/" in place for place in places.values()):
             return None
-        from rec_summary.records.remote import SOURCE, Upload, Url, fetch_tree, path_or_url
+        from rec_summary.cli.transfer import Upload, fetch_tree
+        from rec_summary.records.remote import SOURCE, Url, path_or_url
 
         for name, place in places.items():
             params[name] = place = path_or_url(place)

@@ -16,8 +16,9 @@ from click.testing import CliRunner
 
 from rec_summary.cli import main
 from rec_summary.cli.command import RecordsCommand
+from rec_summary.cli.transfer import Upload
 from rec_summary.errors import DestinationError
-from rec_summary.records.remote import Upload, Url
+from rec_summary.records.remote import Url
 from tests.support.command import flat, run, start
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
 from tests.support.waiting import PATIENCE_SECS

@@ -19,11 +19,10 @@ NO_SERVER = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
 # The command, with 0.2 seconds between two puts and between two lists instead of 15 and 5.
 HASTY = """
 import sys
-from rec_summary.cli import main
-from rec_summary.records import remote
+from rec_summary.cli import main, transfer
 from rec_summary.series.discovery import run_poller
 
-remote._PUT_SECS = run_poller._LIST_SECS = 0.2
+transfer._PUT_SECS = run_poller._LIST_SECS = 0.2
 main(sys.argv[1:])
 """
 

@@ -1,11 +1,14 @@
-"""A real S3 server on this machine, for tests of URLs."""
+"""Places at URLs for tests: a real S3 server on this machine, and memory."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+
+from rec_summary.records.remote import Url
 
 SECRET = "a-secret-that-nobody-may-see"
 
@@ -40,3 +43,31 @@ def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield "clicks"
     fs.invalidate_cache()
     fs.rm("clicks", recursive=True)
+
+
+@pytest.fixture(params=["s3", "memory"])
+def place(request: pytest.FixtureRequest) -> Iterator[tuple[Url, Any, str]]:
+    """Gives a URL, its file system, and the path there."""
+    fsspec = pytest.importorskip("fsspec")
+    if request.param == "s3":
+        root = f"{request.getfixturevalue('bucket')}/a tree/records"
+    else:
+        root = f"/{request.node.name}/records"
+    fs = fsspec.filesystem(request.param)
+    yield Url(f"{request.param}://{root.strip('/')}"), fs, root
+    if request.param == "memory":
+        fs.store.clear()
+
+
+def put(place: tuple[Url, Any, str], name: str, data: bytes) -> None:
+    """Writes a file at a place."""
+    _, fs, root = place
+    fs.pipe_file(f"{root}/{name}", data)
+    fs.invalidate_cache()
+
+
+def there(place: tuple[Url, Any, str]) -> dict[str, bytes]:
+    """Returns all files at a place, by name."""
+    _, fs, root = place
+    fs.invalidate_cache()
+    return {path[len(root) + 1 :]: fs.cat_file(path) for path in fs.find(root)}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rec_summary.errors import DestinationError, three_part, verbatim
-from rec_summary.records.remote import EVENTS, OUR_EVENTS
 from rec_summary.series.exports.claims import unusable
 from rec_summary.series.exports.directory import ExportDirectory
 from rec_summary.series.text import printable
+
+EVENTS: Final = "tfevents"
+"""TensorBoard reads every file with this in its name."""
+
+_OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
 
 
 def event_file_name(stamp: int) -> str:
@@ -81,9 +86,9 @@ class LogDir(ExportDirectory):
 
 def ours(fd: int) -> list[str]:
     """Returns the names of our event files in a directory."""
-    return [name for name in os.listdir(fd) if OUR_EVENTS.fullmatch(name)]
+    return [name for name in os.listdir(fd) if _OURS.fullmatch(name)]
 
 
 def is_foreign(name: str) -> bool:
     """Whether a file is read by TensorBoard and is of another program."""
-    return EVENTS in name and not OUR_EVENTS.fullmatch(name)
+    return EVENTS in name and not _OURS.fullmatch(name)
