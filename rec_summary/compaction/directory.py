@@ -41,7 +41,7 @@ from rec_summary.series.options import ArgumentError, chosen_engine, places_apar
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, need_run
 from rec_summary.series.report import Report
-from rec_summary.series.values import Writers
+from rec_summary.series.runs.writers import Writers
 
 _RECENT_SECS: Final = 600.0  # a file that has changed since then may be written still
 _MOST_LINEAGE_FILES: Final = 8

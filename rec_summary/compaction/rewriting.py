@@ -30,8 +30,8 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Batch
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
+from rec_summary.series.runs.history import History
 from rec_summary.series.step_buffer import Restart, StepBuffer
-from rec_summary.series.values import History
 
 _MOST: Final = 1 << 50  # bytes that a file may state for what it is made of
 _PIECES: Final = 64

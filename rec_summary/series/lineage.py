@@ -372,3 +372,21 @@ def take(lineage: Lineage, decoded: Record, report: Report) -> bool:
         what = f"this {kind} cannot be read: {reason(error)}; skipped"
         report.problem(decoded.path, decoded.offset, what)
     return False
+
+
+def evaluations(run: Run, report: Report) -> Iterator[dict[str, Any]]:
+    """Yields a row for each metric of all evaluations of a run.
+
+    The step is None if it is not recorded, and the value if it is not a number.
+    """
+    for rank in run.ranks:
+        for decoded in lineage_events(run, rank, report):
+            event: Any = decoded.event
+            if event.WhichOneof("what") != EVALUATION:
+                continue
+            evaluation = event.evaluation_lineage
+            step = evaluation.train_step if evaluation.HasField("train_step") else None
+            place = {"run": valid(run.name), "rank": rank, "step": step}
+            place["wall_time"] = decoded.wall_time
+            for metric, value in metrics_of(evaluation):
+                yield {**place, "metric": metric, "value": numeric(value)}

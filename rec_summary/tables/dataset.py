@@ -42,9 +42,10 @@ from rec_summary.series.limits import Count, Rank
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import EVERYTHING, ArgumentError, ExportOptions, Selection
 from rec_summary.series.report import ExportReport, Report
+from rec_summary.series.runs.values import BufferedScalars
+from rec_summary.series.runs.writers import Writer, Writers
 from rec_summary.series.step_buffer import STEADY, BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, valid
-from rec_summary.series.values import BufferedScalars, Writer, Writers
 from rec_summary.tables.formats import SCHEMAS, arrow_schema, require_pyarrow, scalar_arrays
 
 EVERY_SECS: Final = 60.0

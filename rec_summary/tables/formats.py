@@ -32,7 +32,7 @@ from rec_summary.errors import (
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns, concatenated
-from rec_summary.series.lineage import lineage_of
+from rec_summary.series.lineage import evaluations, lineage_of
 from rec_summary.series.options import (
     EVERYTHING,
     ArgumentError,
@@ -45,8 +45,8 @@ from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import column_names, rows_of
 from rec_summary.series.report import Problem, Report
+from rec_summary.series.runs.values import Value, finished
 from rec_summary.series.text import printable, valid
-from rec_summary.series.values import Value, evaluations, finished
 from rec_summary.tables.frames import histogram_rows, place_row, unreadable_reported
 from rec_summary.values.landscape import from_landscape
 

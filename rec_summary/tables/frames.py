@@ -19,22 +19,21 @@ from rec_summary.records.remote import path_or_url
 from rec_summary.series.batch import Columns, Recorded, concatenated, rows_of
 from rec_summary.series.comparison.groups import GROUP, grouped
 from rec_summary.series.limits import MOST_CELLS
-from rec_summary.series.lineage import parameters_of
+from rec_summary.series.lineage import evaluations, parameters_of
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, chosen_engine
 from rec_summary.series.overview.choice import check_ranks, check_tags, chosen_runs
 from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
-from rec_summary.series.text import printable, valid
-from rec_summary.series.values import (
+from rec_summary.series.runs.values import (
     RankScalars,
     Value,
-    Writer,
-    evaluations,
     finished_scalars,
     recorded_values,
     scalars_in_memory,
 )
+from rec_summary.series.runs.writers import Writer
+from rec_summary.series.text import printable, valid
 from rec_summary.tables.groups import Groups
 from rec_summary.tables.notebook import RunView, overview_html
 from rec_summary.values.histogram import decode_buckets, population

@@ -19,8 +19,8 @@ from rec_summary.series.options import Selection
 from rec_summary.series.overview.rows import DETAILS, TIMES, Row, column_names, rows_of, stated_row
 from rec_summary.series.overview.statistics import ScalarStatistics, relative_heights
 from rec_summary.series.report import Report
+from rec_summary.series.runs.values import finished_scalars
 from rec_summary.series.text import printable, utc, valid
-from rec_summary.series.values import finished_scalars
 
 READ_BYTES: Final = 1 << 26  # of records; a list of runs shows sparklines up to this size
 _LOSS: Final = ("loss", "loss/auto")

@@ -34,9 +34,9 @@ from rec_summary.series.comparison.groups import band
 from rec_summary.series.comparison.samples import AXES, SAMPLES, STEP, Totals, totals_of
 from rec_summary.series.options import ArgumentError, Selection, tags_named
 from rec_summary.series.report import Report
+from rec_summary.series.runs.values import finished
 from rec_summary.series.sampling import ScalarSampler
 from rec_summary.series.text import printable, valid
-from rec_summary.series.values import finished
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ from rec_summary.series.event_reader import read_batches
 from rec_summary.series.overview.rows import METRICS
 from rec_summary.series.ranks.summary import LOSSES
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.dashboards.groups import overview
+from rec_summary.tensorboard.tag_groups import overview
 
 # The best window first: of what is measured in several, one of the recent examples.
 _WINDOWS: Final = ("last_", "decayed_", "lifetime$")

@@ -18,10 +18,10 @@ from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.plugins.hparams.backend_context import Context
 
 from rec_summary.series.overview.rows import BEST as BEST_COLUMN
-from rec_summary.tensorboard.dashboards.groups import BEST
 from rec_summary.tensorboard.dashboards.hparams import hparams_point
 from rec_summary.tensorboard.dashboards.points import Point
 from rec_summary.tensorboard.first_screen import LOSS_RANK, metric_rank
+from rec_summary.tensorboard.tag_groups import BEST
 
 PLUGIN: Final = "hparams"
 

@@ -1,18 +1,14 @@
 """The TensorBoard runs of a recorded run: what is shown where, whatever takes it.
 
 `RunOutput` is one TensorBoard run: it takes recorded values, and maps them to points with tags.
-`RunOutputs` has those of a recorded run, by their purpose, and names them. Event files and the
+`RunOutputs` has those of a recorded run, by their purpose. Event files and the
 data provider are the two kinds of both.
 """
 
 from __future__ import annotations
 
 import abc
-import bisect
 import contextlib
-import dataclasses
-import itertools
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
@@ -24,103 +20,20 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, by_tag
 from rec_summary.series.best_values import BestPoint, BestSeries
 from rec_summary.series.limits import MOST_GRAPHS, Checksum
-from rec_summary.series.lineage import lineage_events
-from rec_summary.series.options import EVERYTHING, Selection
+from rec_summary.series.options import Selection
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
-from rec_summary.series.text import check_unicode, printable, reason, valid
+from rec_summary.series.text import check_unicode, printable, reason
 from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.dashboards.groups import BEST, grouped
 from rec_summary.tensorboard.dashboards.points import SCALARS, Plugin, Point, ValueMapper
 from rec_summary.tensorboard.first_screen import has_best
+from rec_summary.tensorboard.run_names import Names, TargetNames
+from rec_summary.tensorboard.tag_groups import BEST
+from rec_summary.tensorboard.tags import Tags
 
 COMPUTATION: Final = "graph"
 BEST_KIND: Final = "best"
 EVALUATION_RUN: Final = "eval"
-# TensorBoard gives a meaning to tags that begin so: no recorded series may have one.
-_RESERVED: Final = "_hparams_/"
-_PEEKED: Final = 100  # records of lineage
-_RANK: Final = re.compile(r"rank (\d{1,10})")  # in the purpose of a TensorBoard run
-
-
-class Tags:
-    """Gives tags to the series of one TensorBoard run.
-
-    TensorBoard distinguishes the series of a run by tag alone, and takes the plugin of a tag from
-    its first value. One tag for two kinds of value breaks the scalar page. So a series is known
-    by the recorded tag, the plugin, and the kind of record. The first series with a tag keeps
-    it. A later one gets the name of its plugin added, `loss` becomes `loss/histograms`, and
-    underscores if that tag exists too. Tags that few people look at are in groups of their own.
-    """
-
-    def __init__(
-        self, run: str, report: Report, state: Iterable[tuple[str, str, str, str]] = ()
-    ) -> None:
-        """Begins with the series of an earlier export; their metadata is written already.
-
-        Args:
-            run: The name of the TensorBoard run.
-            report: Takes notes of tags that had to be changed.
-            state: Recorded tag, plugin, kind, and the tag that is shown, of each series.
-        """
-        self._run = run
-        self._report = report
-        self._shown = {(tag, plugin, kind): name for tag, plugin, kind, name in state}
-        self._taken = set(self._shown.values())
-        self._recorded = {tag for tag, _, _ in self._shown}
-
-    def has(self, tag: str) -> bool:
-        """Whether a series that was recorded under `tag` has a tag."""
-        return tag in self._recorded
-
-    def shown(self, tag: str, plugin: str, kind: str) -> str | None:
-        """Returns the tag that a series is shown with; None if it has none yet."""
-        return self._shown.get((tag, plugin, kind))
-
-    def of(self, plugin: str) -> list[str]:
-        """Returns the tags of all series of a plugin, as they are shown, in order."""
-        return sorted(shown for (_, name, _), shown in self._shown.items() if name == plugin)
-
-    def state(self) -> list[tuple[str, str, str, str]]:
-        """Returns what a later export begins with."""
-        return [(*series, name) for series, name in self._shown.items()]
-
-    def place(self, point: Point, kind: str) -> Any:
-        """Returns the point's value with its tag, and with metadata if it is the series' first.
-
-        Args:
-            point: The value; it is changed in place.
-            kind: The kind of record that it comes from.
-        """
-        value = point.value
-        value.tag, is_first = self.name(point, kind)
-        if is_first:
-            value.metadata.CopyFrom(point.plugin.metadata)
-        return value
-
-    def name(self, point: Point, kind: str) -> tuple[str, bool]:
-        """Returns the tag that a point is shown with, and whether it is the series' first."""
-        key = (point.tag, point.plugin.name, kind)
-        shown = self._shown.get(key)
-        if shown is not None:
-            return shown, False
-        shown = self._shown[key] = self._choose(point)
-        self._recorded.add(point.tag)
-        return shown, True
-
-    def _choose(self, point: Point) -> str:
-        name = grouped(point.tag)
-        if name in self._taken or (name.startswith(_RESERVED) and not point.plugin.reserved):
-            name = f"{name}/{point.plugin.name}"
-            while name in self._taken:
-                name += "_"
-            self._report.note(
-                f"run {printable(self._run)}: tag {printable(point.tag)!r} is used for more than "
-                f"one kind of value; what is for {point.plugin.name} is shown as "
-                f"{printable(name)!r}"
-            )
-        self._taken.add(name)
-        return name
 
 
 class OutputState(Struct, kw_only=True):
@@ -357,94 +270,6 @@ class RunOutput(abc.ABC):
         return mapper
 
 
-class TargetNames(Struct):
-    """The names of the TensorBoard runs of a recorded run, by purpose.
-
-    Attributes:
-        several: Whether each rank has a sub-run.
-        names: The names.
-    """
-
-    several: bool
-    names: dict[str, str]
-
-
-class Names:
-    """Assigns the names of TensorBoard runs; each name is used once."""
-
-    def __init__(self, runs: Iterable[str] = (), selection: Selection = EVERYTHING) -> None:
-        """Reserves the names of recorded runs: no sub-run gets one of them.
-
-        Args:
-            runs: The names.
-            selection: Which ranks have a sub-run.
-        """
-        self._selection = selection
-        self._runs = set(runs)
-        self._taken: set[str] = set()
-
-    def add(self, names: Iterable[str]) -> None:
-        """Adds names that are in use already."""
-        self._taken.update(names)
-
-    def split(self, runs: Iterable[str]) -> Iterator[Names]:
-        """Yields names for each run alone: those reserved at it and below, none in use yet."""
-        order = sorted(self._runs)
-        for run in runs:
-            first, last = (bisect.bisect_left(order, run + end) for end in "/0")  # 0 follows /
-            yield Names([run, *order[first:last]], self._selection)
-
-    def claim(self, name: str) -> str:
-        """Returns `name`, with underscores added if it is taken."""
-        while name in self._taken or name in self._runs:
-            name += "_"
-        self._taken.add(name)
-        return name
-
-    def claim_run(self, name: str) -> str:
-        """Returns the name of a recorded run: its own, if no sub-run has it and it is text.
-
-        Not every directory has a name that is text. With one that is not, TensorBoard's Python
-        loader shows no run at all.
-        """
-        text = valid(name)
-        if text != name:
-            return self.claim(text)
-        if name in self._taken:
-            name = self.claim(name)
-        self._runs.add(name)
-        return name
-
-    def named(self, runs: Iterable[Run]) -> list[Run]:
-        """Returns recorded runs under the names that they are shown under."""
-        return [dataclasses.replace(run, name=self.claim_run(run.name)) for run in runs]
-
-    def is_recorded(self, name: str) -> bool:
-        """Whether a recorded run has the name."""
-        return name in self._runs
-
-    def release(self, names: Iterable[str]) -> None:
-        """Releases names, for other runs to use."""
-        self._taken.difference_update(names)
-
-    def fit(self, run: Run, state: TargetNames) -> bool:
-        """Whether a run would get the same names now as in an earlier export."""
-        if not state.several and is_parallel(run):
-            return False
-        if not self.fit_ranks(run, state):
-            return False
-        return not any(name != run.name and name in self._runs for name in state.names.values())
-
-    def fit_ranks(self, run: Run, state: TargetNames) -> bool:
-        """Whether all ranks that have a sub-run would get one now."""
-        ranks = filter(None, map(_RANK.match, state.names))
-        return all(self.shows(run, int(rank[1])) for rank in ranks)
-
-    def shows(self, run: Run, rank: int) -> bool:
-        """Whether a rank is shown by itself, beside what all ranks have in common."""
-        return self._selection.rank(rank, run.ranks)
-
-
 Output = TypeVar("Output", bound=RunOutput)
 
 
@@ -534,16 +359,3 @@ class RunOutputs(abc.ABC, Generic[Output]):
         if key not in names:
             names[key] = self._assigned.claim(wanted)
         return names[key]
-
-
-def is_parallel(run: Run) -> bool:
-    """Whether several ranks write to a run.
-
-    Several ranks have written files, or the lineage of the only one so far states that there
-    are more: a live export may find the first rank before the others start.
-    """
-    if len(run.ranks) > 1:
-        return True
-    files = (lineage_events(run, rank, Report()) for rank in run.ranks)
-    first = itertools.islice(itertools.chain.from_iterable(files), _PEEKED)
-    return any(record.event.train_lineage.run_state.rank_size > 1 for record in first)

@@ -17,8 +17,8 @@ from rec_summary.series.limits import Rank, Step
 from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric, take
 from rec_summary.series.ranks.merging import KIND, Merging, MergingState
 from rec_summary.series.ranks.summary import RankSummary
+from rec_summary.series.runs.writers import Writers
 from rec_summary.series.text import printable, reason
-from rec_summary.series.values import Writers
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.ranks import heat_map, overview
 from rec_summary.tensorboard.outputs import COMPUTATION, EVALUATION_RUN, RunOutput, RunOutputs

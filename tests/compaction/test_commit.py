@@ -22,7 +22,7 @@ from rec_summary.records.writing.retention import rank_bytes
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
-from rec_summary.series.values import recorded_values
+from rec_summary.series.runs.values import recorded_values
 from tests.support.compacting import BUDGET, EDGES, ROOT, check, compact, write_records
 from tests.support.record_dirs import event, scalar, summary_name, write_payloads, write_segment
 

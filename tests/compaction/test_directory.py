@@ -29,7 +29,7 @@ from rec_summary.records.writing.retention import MOST_FILES
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.options import EVERYTHING, ArgumentError
 from rec_summary.series.report import Report
-from rec_summary.series.values import finished_scalars
+from rec_summary.series.runs.values import finished_scalars
 from tests.support.compacting import BUDGET, check, shown, write_records
 from tests.support.record_dirs import (
     custom,

@@ -31,7 +31,7 @@ from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import RecordFile, Run, list_files
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
-from rec_summary.series.values import recorded_values
+from rec_summary.series.runs.values import recorded_values
 from tests.support.record_dirs import (
     custom,
     event,

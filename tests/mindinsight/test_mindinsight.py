@@ -18,7 +18,7 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
-from rec_summary.series.values import finished_scalars
+from rec_summary.series.runs.values import finished_scalars
 from rec_summary.tables.frames import load
 from tests.mindinsight import records
 from tests.mindinsight.records import STEPS, points

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary._pb.lineage_pb2 import EvaluationLineage, LineageEvent, RunState, UserDefinedInfo
+from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.batch import Record
-from rec_summary.series.lineage import Lineage, flattened, metrics_of, numeric, take
+from rec_summary.series.lineage import Lineage, evaluations, flattened, metrics_of, numeric, take
 from rec_summary.series.report import Report
+from tests.support.corpus import evaluation, losses, put
 from tests.support.record_dirs import START, custom, lineage, train
 from tests.support.versions import needs_lenient_strings
 
@@ -152,3 +155,14 @@ def test_evaluations_leave_their_last_values() -> None:
     assert gathered.metrics == {"auc": (2, "NaN", 0.5, 1), "best": (1, "[1]", None, None)}
     assert (gathered.evaluations, gathered.last_time) == (2, START + 1)
     assert gathered.valid_dataset == ("/data/v", 1 << 40)
+
+
+def test_evaluations_have_their_rank_and_the_step_if_it_is_recorded(tmp_path: Path) -> None:
+    put(tmp_path / "run", *losses(range(1, 3)))
+    stated = [evaluation(6, '{"auc": 0.5}'), evaluation(7, '{"auc": 0.75}', 20)]
+    put(tmp_path / "run", *losses(range(1, 3)), lineage(train_lineage=train()), *stated, rank=1)
+    found = [
+        (row["rank"], row["step"], row["value"])
+        for row in evaluations(*find_runs(tmp_path), Report())
+    ]
+    assert found == [(1, None, 0.5), (1, 20, 0.75)]

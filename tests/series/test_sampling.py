@@ -14,9 +14,9 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.batch import SCALAR, Record
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
+from rec_summary.series.runs.values import finished
 from rec_summary.series.sampling import RunSampler, ScalarSampler, m4
 from rec_summary.series.step_buffer import Restart
-from rec_summary.series.values import finished
 from tests.support.record_dirs import event, histo, scalar, write_segment
 
 NUMBERS = st.lists(st.floats(width=32), max_size=400)

@@ -9,7 +9,7 @@ from pathlib import Path
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
-from rec_summary.series.values import recorded_values
+from rec_summary.series.runs.values import recorded_values
 from tests.support.record_dirs import event, scalar, write_segment
 
 ROOT = Path(__file__).parents[2]

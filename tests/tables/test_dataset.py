@@ -26,8 +26,8 @@ from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection
 from rec_summary.series.report import ExportReport, Report
+from rec_summary.series.runs.writers import Writer
 from rec_summary.series.step_buffer import StepBuffer
-from rec_summary.series.values import Writer
 from rec_summary.tables import dataset
 from rec_summary.tables.dataset import follow_dataset
 from rec_summary.tables.frames import load

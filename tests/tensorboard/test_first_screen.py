@@ -11,11 +11,11 @@ from tensorboard.plugins.hparams import api_pb2
 
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.overview.inspection import inspect_run
-from rec_summary.tensorboard.dashboards.groups import grouped
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
 from rec_summary.tensorboard.hparams_metrics import chosen_metrics
 from rec_summary.tensorboard.provider.board import scalar_samples
+from rec_summary.tensorboard.tag_groups import grouped
 from tests.support.event_files import scalars
 from tests.support.record_dirs import event, histo, scalar, write_segment
 

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from rec_summary.tensorboard.dashboards.groups import BEST
+from rec_summary.tensorboard.tag_groups import BEST
 from tests.support import cases
 from tests.support.record_dirs import START
 from tests.support.tensorboard_servers import Exported

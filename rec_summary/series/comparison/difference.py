@@ -21,8 +21,8 @@ from rec_summary.series.lineage import Lineage, Plain, hyper_parameters, lineage
 from rec_summary.series.options import Selection
 from rec_summary.series.overview.rows import TIMES, rows_of
 from rec_summary.series.report import Report
+from rec_summary.series.runs.values import scalars_in_memory
 from rec_summary.series.text import valid
-from rec_summary.series.values import scalars_in_memory
 
 Facts = Mapping[str, Plain]
 

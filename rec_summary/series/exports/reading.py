@@ -17,7 +17,7 @@ from rec_summary.series.limits import Seconds
 from rec_summary.series.new_records import NewRecords, ReadPosition, behind
 from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.report import Report
-from rec_summary.series.values import Writers
+from rec_summary.series.runs.writers import Writers
 
 
 class FilesRead(Struct, kw_only=True):

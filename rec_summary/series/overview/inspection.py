@@ -19,8 +19,8 @@ from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.overview.rows import shows_life
 from rec_summary.series.overview.statistics import HEALTH, TagSummary
 from rec_summary.series.report import Problem, Report
+from rec_summary.series.runs.history import History
 from rec_summary.series.text import shown, valid
-from rec_summary.series.values import History
 
 _NAMES: Final = {SCALAR: "scalar", "graph_def": "computation graph"}
 _COUNTERS: Final = ("records", "bytes", "dropped", "errors", "queue_length", "snapshot_ms")

@@ -32,8 +32,9 @@ from rec_summary.series.lineage import (
 from rec_summary.series.options import ExportOptions, Moment, Selection, tags_named
 from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.report import Report
+from rec_summary.series.runs.history import History
+from rec_summary.series.runs.values import finished
 from rec_summary.series.text import valid
-from rec_summary.series.values import History, finished
 
 Row = dict[str, Plain]
 _Best = tuple[float | None, int | None]

@@ -20,8 +20,9 @@ from rec_summary.series.overview.rows import shows_life
 from rec_summary.series.overview.statistics import HEALTH, ScalarStatistics
 from rec_summary.series.ranks.summary import RankPoint, RankSummary
 from rec_summary.series.report import Report
+from rec_summary.series.runs.values import RankScalars
+from rec_summary.series.runs.writers import Writers
 from rec_summary.series.text import valid
-from rec_summary.series.values import RankScalars, Writers
 
 _MOST_SERIES: Final = 100_000
 

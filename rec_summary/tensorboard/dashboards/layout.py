@@ -19,9 +19,9 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 
 from rec_summary.metrics.tags import EVALUATION, PREFIX, named_tasks
 from rec_summary.series.limits import MOST_CHARTS
-from rec_summary.tensorboard.dashboards.groups import BEST, DETAIL
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
 from rec_summary.tensorboard.dashboards.ranks import measures_of
+from rec_summary.tensorboard.tag_groups import BEST, DETAIL
 
 LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
 _LONGEST: Final = 250  # characters of a tag; the patterns take the square of that in time

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
-from rec_summary.tensorboard.dashboards.groups import overview
 from rec_summary.tensorboard.dashboards.points import SCALARS, Point, ValueMapper
+from rec_summary.tensorboard.tag_groups import overview
 
 
 class ScalarMapper(ValueMapper):

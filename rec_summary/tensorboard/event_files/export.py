@@ -30,7 +30,7 @@ from rec_summary.tensorboard.event_files.experiment import Described, Experiment
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.run_writer import Destination
-from rec_summary.tensorboard.outputs import Names
+from rec_summary.tensorboard.run_names import Names
 
 __all__ = ["ArgumentError", "Progress", "export_tensorboard", "follow_tensorboard"]
 

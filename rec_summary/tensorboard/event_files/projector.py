@@ -31,11 +31,11 @@ from rec_summary.series.options import (
 )
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import Report
+from rec_summary.series.runs.values import recorded_values
 from rec_summary.series.text import printable
-from rec_summary.series.values import recorded_values
 from rec_summary.tensorboard.embedding_tables import TableRows, tables_of
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.outputs import Names
+from rec_summary.tensorboard.run_names import Names
 from rec_summary.values.npy import file_name
 
 CONFIG_NAME: Final = "projector_config.pbtxt"

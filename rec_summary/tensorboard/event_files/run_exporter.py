@@ -19,7 +19,8 @@ from rec_summary.tensorboard.event_files.description import Description, Descrip
 from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.experiment import Described, described
 from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns, is_sub_run
-from rec_summary.tensorboard.outputs import RunOutput, TargetNames, is_parallel
+from rec_summary.tensorboard.outputs import RunOutput
+from rec_summary.tensorboard.run_names import TargetNames, is_parallel
 from rec_summary.tensorboard.run_reader import RunReader, nothing_read
 
 _COMMIT_BYTES: Final = 1 << 26

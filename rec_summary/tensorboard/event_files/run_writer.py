@@ -26,13 +26,12 @@ from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.outputs import (
     BEST_KIND,
     EVALUATION_RUN,
-    Names,
     OutputState,
     RunOutput,
     RunOutputs,
-    TargetNames,
     nothing_shown,
 )
+from rec_summary.tensorboard.run_names import Names, TargetNames
 from rec_summary.values.npy import file_name, save
 from rec_summary.values.tensor import from_tensor
 

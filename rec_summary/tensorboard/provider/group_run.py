@@ -13,9 +13,9 @@ import numpy as np
 from rec_summary.arrays import Array
 from rec_summary.series.comparison.curves import Curve
 from rec_summary.series.comparison.groups import band
-from rec_summary.tensorboard.dashboards.groups import BEST, TELEMETRY
 from rec_summary.tensorboard.dashboards.points import SCALARS
 from rec_summary.tensorboard.provider.served_run import KEPT_SCALARS, ScalarSeries, ServedRun
+from rec_summary.tensorboard.tag_groups import BEST, TELEMETRY
 
 STATISTICS: Final = {"mean": "mean", "min": "least", "max": "greatest"}
 """Each statistic of a group that is shown, with its name in `Band`."""

@@ -36,10 +36,10 @@ from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
 from rec_summary.tensorboard.dashboards.text import lineage_point
-from rec_summary.tensorboard.outputs import Names, TargetNames, is_parallel
 from rec_summary.tensorboard.provider.group_run import STATISTICS, GroupRun
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
 from rec_summary.tensorboard.provider.served_run import ServedRun
+from rec_summary.tensorboard.run_names import Names, TargetNames, is_parallel
 from rec_summary.tensorboard.run_reader import RunReader, nothing_read
 
 logger = logging.getLogger("rec_summary")

@@ -22,14 +22,7 @@ from rec_summary.tensorboard.dashboards.graphs import TAGGED_GRAPHS, tagged_grap
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import SCALARS, Point, plugin, tensor_value
 from rec_summary.tensorboard.dashboards.scalars import scalar_tags
-from rec_summary.tensorboard.outputs import (
-    BEST_KIND,
-    Names,
-    RunOutput,
-    RunOutputs,
-    TargetNames,
-    nothing_shown,
-)
+from rec_summary.tensorboard.outputs import BEST_KIND, RunOutput, RunOutputs, nothing_shown
 from rec_summary.tensorboard.provider.served_run import (
     RecordStore,
     ScalarSeries,
@@ -37,6 +30,7 @@ from rec_summary.tensorboard.provider.served_run import (
     SingleSeries,
     StoredSeries,
 )
+from rec_summary.tensorboard.run_names import Names, TargetNames
 
 _RUN_GRAPH: Final = plugin(graphs.PLUGIN_NAME, summary_pb2.DATA_CLASS_BLOB_SEQUENCE)
 

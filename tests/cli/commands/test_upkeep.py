@@ -13,7 +13,7 @@ from rich.filesize import decimal
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
-from rec_summary.series.values import finished_scalars
+from rec_summary.series.runs.values import finished_scalars
 from tests.support.command import flat, run
 from tests.support.record_dirs import (
     START,

@@ -20,7 +20,7 @@ from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.run_writer import Destination
-from rec_summary.tensorboard.outputs import Names
+from rec_summary.tensorboard.run_names import Names
 from tests.support import event_files
 from tests.support.record_dirs import event, scalar, write_segment
 

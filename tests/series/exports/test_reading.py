@@ -13,7 +13,7 @@ from rec_summary.series.batch import Batch
 from rec_summary.series.exports.reading import FileReader, FilesRead, continues, is_replaced
 from rec_summary.series.new_records import NewRecords, ReadPosition
 from rec_summary.series.report import Report
-from rec_summary.series.values import Writers
+from rec_summary.series.runs.writers import Writers
 from tests.support.record_dirs import event, scalar
 
 

@@ -14,14 +14,14 @@ from rec_summary.series.exports.cursor import CURSOR_NAME, encode, remove_cursor
 from rec_summary.series.lineage import Lineage, Metric
 from rec_summary.series.new_records import ReadPosition
 from rec_summary.series.ranks.merging import MergingState, RecordedStates
+from rec_summary.series.runs.writers import Writer, Writers
 from rec_summary.series.step_buffer import BufferState
-from rec_summary.series.values import Writer, Writers
 from rec_summary.tensorboard.event_files.cursor import Cursor, decode, load_cursor
 from rec_summary.tensorboard.event_files.description import DescriptionState
 from rec_summary.tensorboard.event_files.event_file import FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import WriterState
-from rec_summary.tensorboard.outputs import TargetNames
+from rec_summary.tensorboard.run_names import TargetNames
 
 RUN = "group/run-\udce9"  # a name that is not UTF-8
 

@@ -18,7 +18,7 @@ from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.description import Description, DescriptionState
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns
-from rec_summary.tensorboard.outputs import Names, TargetNames
+from rec_summary.tensorboard.run_names import Names, TargetNames
 from tests.support import event_files
 from tests.support.record_dirs import event, scalar, train, write_segment
 

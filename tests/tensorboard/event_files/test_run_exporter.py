@@ -25,12 +25,12 @@ from rec_summary.series.options import ExportOptions
 from rec_summary.series.overview.rows import rows
 from rec_summary.series.ranks import merging
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.dashboards.groups import BEST
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.run_writer import Destination
-from rec_summary.tensorboard.outputs import Names
+from rec_summary.tensorboard.run_names import Names
+from rec_summary.tensorboard.tag_groups import BEST
 from tests.support import cases, corpus, event_files
 from tests.support.corpus import image
 from tests.support.event_files import LAYOUT, shown

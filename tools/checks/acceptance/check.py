@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rec_summary.series.ranks import summary
-from rec_summary.tensorboard.dashboards.groups import BEST, OVERVIEW
 from rec_summary.tensorboard.event_files.experiment import EXPERIMENT_RUN
 from rec_summary.tensorboard.first_screen import metric_rank
+from rec_summary.tensorboard.tag_groups import BEST, OVERVIEW
 from tests.support.tensorboard_servers import installed
 from tools.tensorboard_pages.server import TensorBoardServer
 

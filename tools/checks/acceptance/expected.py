@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary._pb import anf_ir_pb2
-from rec_summary.tensorboard.dashboards.groups import grouped
+from rec_summary.tensorboard.tag_groups import grouped
 
 from .recorded import Value
 

@@ -13,36 +13,29 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec import convert, to_builtins
 
 from rec_summary.records.format.framing import frame
-from rec_summary.records.format.names import Kind, RecordName
-from rec_summary.records.reading.runs import RecordFile, Run, find_runs
-from rec_summary.series import event_reader, values
+from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.series import event_reader
 from rec_summary.series.batch import rows_of
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection, Since
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.tail import Tail
 from rec_summary.series.report import Report
-from rec_summary.series.values import (
-    History,
-    Writers,
-    evaluations,
+from rec_summary.series.runs import values
+from rec_summary.series.runs.values import (
     finished,
     finished_scalars,
     recorded_values,
     scalars_in_memory,
 )
-from tests.support.corpus import STAMP, evaluation, losses, put
 from tests.support.record_dirs import (
     START,
     event,
     histo,
-    lineage,
     picture,
     scalar,
     summary_name,
-    train,
     write_payloads,
     write_segment,
 )
@@ -242,65 +235,6 @@ def test_clocks_of_two_hosts_may_differ_by_seconds(
     assert {run for run, _ in read(only(tmp_path / "run"))} == runs
 
 
-def test_the_host_of_the_latest_file_of_a_writer_counts() -> None:
-    def file(stamp: int, host: str, **compacted: int) -> RecordFile:
-        name = RecordName(stamp, 0, host, Kind.SUMMARY, **compacted)
-        return RecordFile(f"run/{name}", name)
-
-    writers = Writers([], {})
-    writers.at(file(1, "a"), 0, 10)
-    assert writers.at(file(2, "b"), 6, 20).number == 1
-    stored = convert(to_builtins(writers), Writers)
-    for each in (writers, stored):
-        assert each.at(file(3, "b"), 17, 100).number == 2  # on one host, clocks do not differ
-        assert each.at(file(3, "b"), 18, 99).last == 100
-        assert each.at(file(4, "b"), 30, 40).number == 1
-        assert each.continued(file(5, "b", last=6, generation=1)) is None
-        compacted = file(3, "b", last=4, generation=1)
-        assert each.continued(compacted) is each.known(compacted) is each.writers[1]
-    with pytest.raises(ValueError, match="no such writer"):
-        Writers([], {"file": 0})
-
-
-def test_each_writer_of_several_ranks_has_its_own_files_and_last_steps(tmp_path: Path) -> None:
-    run, sizes = tmp_path / "run", {(0, 1): 40, (0, 2): 30, (1, 1): 20, (1, 2): 10}
-    stamps = {(0, 1): (0, "host"), (0, 2): (0, "other"), (1, 1): (0, "other"), (1, 2): (2, "other")}
-    for (rank, number), (stamp, host) in stamps.items():
-        events = losses(range(1, sizes[rank, number] + 1))
-        if number == 1:  # it goes back, and ends with a landscape
-            events += [*losses([7, 8], after=20), event(0, picture("t"), at=START + 30)]
-        put(run, *events, lineage(train_lineage=train()), stamp=stamp, host=host, rank=rank)
-    put(run, lineage(train_lineage=train()), stamp=9).unlink()
-    parts = History(only(run)).writers()
-    assert [part.name for part, _ in parts] == ["run", "run/writer_2"]
-    for number, (part, history) in enumerate(parts, start=1):
-        expected = {(rank, *stamps[rank, number]) for rank in (0, 1)}
-        files = {
-            kind: {(each.name.rank, each.name.stamp - STAMP, each.name.host) for each in found}
-            for kind in (Kind.SUMMARY, Kind.LINEAGE)
-            if (found := [each for each in part.files if each.name.kind is kind])
-        }
-        alone = {(0, 9, "host")} if number == 1 else set()
-        assert files == {Kind.SUMMARY: expected, Kind.LINEAGE: expected | alone}
-        assert [(writer.rank, writer.number) for writer, _ in history.files] == [
-            (rank, number) for rank in (0, 1)
-        ]
-        assert history.last_steps == {
-            (rank, number): 8 if number == 1 else sizes[rank, number] for rank in (0, 1)
-        }
-
-
-def test_evaluations_have_their_rank_and_the_step_if_it_is_recorded(tmp_path: Path) -> None:
-    put(tmp_path / "run", *losses(range(1, 3)))
-    stated = [evaluation(6, '{"auc": 0.5}'), evaluation(7, '{"auc": 0.75}', 20)]
-    put(tmp_path / "run", *losses(range(1, 3)), lineage(train_lineage=train()), *stated, rank=1)
-    found = [
-        (row["rank"], row["step"], row["value"])
-        for row in evaluations(only(tmp_path / "run"), Report())
-    ]
-    assert found == [(1, None, 0.5), (1, 20, 0.75)]
-
-
 def test_a_file_without_values_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "run", 1, 2)
     (tmp_path / "run" / summary_name(1_700_000_009)).write_bytes(frame(b"no event"))
@@ -340,12 +274,3 @@ def test_steps_are_read_alone_as_with_the_values(steps: list[int], cut: int) -> 
             assert last <= step <= following or not alone.known[row]
     for row in np.flatnonzero(alone.known):
         assert alone.known[row : alone.end(row)].all()
-
-
-def test_without_a_restart_files_are_decoded_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "run", *range(1, 400))
-    run = only(tmp_path / "run")
-    monkeypatch.setattr("rec_summary.series.values.read_batches", lambda *_: pytest.fail("read"))
-    History(run)

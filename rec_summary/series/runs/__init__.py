@@ -1,0 +1,1 @@
+"""Whole runs: who wrote them, and which of their values count."""
