@@ -43,7 +43,7 @@ class Troubles:
         if first:
             detail = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
             logger.warning(
-                "rec_summary: %s: %s (training goes on; further ones are only counted)",
+                "rec_summary: %s: %s (the program goes on; further ones are only counted)",
                 kind,
                 valid_unicode(detail),
             )

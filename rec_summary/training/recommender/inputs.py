@@ -220,20 +220,8 @@ class Reader:
         operators = self._mailbox.take() if self._mailbox is not None else {}
         values = {}
         for place in self._places:
-            kind, where = place
             try:
-                if kind == "output":
-                    value = _element(outputs, where, "outputs of the training network")
-                elif kind == "input":
-                    value = _element(inputs, where, "columns of the batch")
-                elif kind == "call":
-                    value = where(inputs, outputs)
-                elif (probed := Operator(PROBE, where)) in operators:
-                    value = operators[probed]
-                elif where in self._columns:
-                    value = _element(inputs, self._columns[where], "columns of the batch")
-                else:
-                    value = self._operator(operators, where, "" if inputs else _NO_BATCH)
+                value = self._value(place, inputs, outputs, operators)
                 if not (self._on_host and type(value) is Tensor):
                     # A copy: the array of a Parameter is a view of its live memory.
                     value = np.array(as_array(value, _name(place)))
@@ -246,6 +234,22 @@ class Reader:
         """Receives no values of operators from now on."""
         if self._mailbox is not None:
             self._mailbox.close()
+
+    def _value(
+        self, place: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...], operators: Any
+    ) -> Any:
+        kind, where = place
+        if kind == "output":
+            return _element(outputs, where, "outputs of the training network")
+        if kind == "input":
+            return _element(inputs, where, "columns of the batch")
+        if kind == "call":
+            return where(inputs, outputs)
+        if (probed := Operator(PROBE, where)) in operators:
+            return operators[probed]
+        if where in self._columns:
+            return _element(inputs, self._columns[where], "columns of the batch")
+        return self._operator(operators, where, "" if inputs else _NO_BATCH)
 
     def _operator(self, operators: Any, tag: str, remedy: str) -> Any:
         value = operators.get(Operator(TENSOR, tag))
