@@ -86,6 +86,11 @@ class RecommenderMetrics:
         negative_rate: The share of non-clicks that the training has, above 0; below 1, the
             calibration of all examples is recorded as well.
         users: Integer or string ids, for the AUC within each user.
+        tasks: The tasks of a network with several, by name, in place of predictions, labels, task,
+            logits, weights, negative_rate and users. The tags of a task are
+            ``recommender/<name>/...``.
+        slices: Columns by whose values the metrics of each task are split: a place, or a `Slice`
+            with options. The tags are ``recommender/slice/<name>=<value>/...``.
         lists: Integer or string ids of the session or request that each example is a part of, for
             NDCG and other metrics of its list.
         k: The numbers of examples at the top of a list that its metrics are of.
@@ -95,38 +100,33 @@ class RecommenderMetrics:
             or a unique prefix of it, such as ``"item_embedding"``. They are integers, or strings
             if the table is open. A table that the network does not have gets no row norms.
         unknown_ids: By table, the id that stands for all unknown ids, or fills up rows.
+        hashed_ids: The tables whose ids are hashes: their collisions are estimated.
+        sampled_rows: Sampled rows of each table.
+        top: The number of most frequent ids to record.
         event_times: The time of each example, in seconds since 1970.
         label_times: When the label of each example became known, in seconds since 1970: for the
             delay from the event to the label, and the metrics by the age of the label. It needs
             `event_times`.
-        hashed_ids: The tables whose ids are hashes: their collisions are estimated.
         features: Columns for drift and for the shares of missing and invalid values: a place, or a
             `Feature` with a default and a range. Integers are categories.
+        reference: The reference file of an earlier run for drift; None builds the reference from
+            the first examples of this run.
+        reference_examples: The number of these examples.
         last: Sizes of windows over the last examples, in examples of a rank.
         half_lives: Half-lives of decaying windows, in examples of a rank.
         report_steps: Steps from one report to the next.
         detail_every: Reports from one detailed report to the next; the last report is always
             detailed. A detailed report has curves, histograms, frequent ids, sampled rows, and the
             states for the merge of ranks.
-        reference: The reference file of an earlier run for drift; None builds the reference from
-            the first examples of this run.
-        reference_examples: The number of these examples.
         bins: A power of two, 64 to 65,536: half the number of cells of the score for the AUC and
             the curves. Cells adapt to the scores there are.
         thresholds: Thresholds of PR curves.
         user_cells: Cells of the sample of users, and examples of the sample of lists: 32 bytes
             each.
-        sampled_rows: Sampled rows of each table.
-        top: The number of most frequent ids to record.
         throughput: Whether to record throughput, the wait for data, and freshness.
         host: Whether to record memory and processor time; needs psutil.
         state_secs: The time between two writes of the state for a restart, in seconds.
         resume: Whether a run continues from the state in its record directory.
-        tasks: The tasks of a network with several, by name, in place of predictions, labels, task,
-            logits, weights, negative_rate and users. The tags of a task are
-            ``recommender/<name>/...``.
-        slices: Columns by whose values the metrics of each task are split: a place, or a `Slice`
-            with options. The tags are ``recommender/slice/<name>=<value>/...``.
 
     Raises:
         TypeError: An option has the wrong type.
