@@ -17,8 +17,8 @@ from rec_summary.arrays import Array
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.record import LazyRecord
 from rec_summary.training.recommender import inputs
-from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
 from rec_summary.training.recommender.config import RecommenderMetrics
+from rec_summary.training.recommender.counting.aggregator import Aggregator, ReportRequest
 from rec_summary.training.recommender.inputs import Reader, Roles, StepInputs, column_names
 from rec_summary.training.recommender.tables import (
     RowSampler,

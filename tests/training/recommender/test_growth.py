@@ -13,8 +13,8 @@ pytest.importorskip("mindspore")
 from rec_summary import Feature, RecommenderMetrics
 from rec_summary.metrics.report import Detail, read
 from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
-from rec_summary.training.recommender.states import RankMetrics
 
 ROWS = 500
 OPTIONS = RecommenderMetrics(

@@ -13,8 +13,8 @@ from rec_summary import RecommenderMetrics
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.state import kind_of, restore
 from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
-from rec_summary.training.recommender.states import RankMetrics
 
 NOW = 1.7e9
 OPTIONS = RecommenderMetrics(

@@ -16,8 +16,8 @@ from rec_summary import RecommenderMetrics, Task
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.state import kind_of, restore
 from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
-from rec_summary.training.recommender.states import RankMetrics
 
 BATCH = 32
 COMMON = {"last": (256,), "half_lives": (256,), "throughput": False, "host": False}

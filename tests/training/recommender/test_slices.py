@@ -24,11 +24,11 @@ from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
+from rec_summary.training.recommender.counting.aggregator import Aggregator, ReportRequest
+from rec_summary.training.recommender.counting.persistence import load, state_path, unpack
+from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
-from rec_summary.training.recommender.persistence import load, state_path, unpack
 from rec_summary.training.recommender.slices import slicing
-from rec_summary.training.recommender.states import RankMetrics
 from tests.support import event_files
 from tests.support.laws import assert_equal_states
 from tests.support.record_dirs import START

@@ -21,9 +21,9 @@ from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, Task, Tr
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender import persistence
+from rec_summary.training.recommender.counting import persistence
+from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, Steps
-from rec_summary.training.recommender.states import RankMetrics
 from tests.support.nets import (
     FIELDS,
     VOCABULARY,

@@ -32,8 +32,8 @@ from rec_summary.metrics.windows import (
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of
+from rec_summary.training.recommender.counting.mistakes import MOST_REFUSED, TaskMistakes
 from rec_summary.training.recommender.inputs import Roles, Steps, role_of
-from rec_summary.training.recommender.mistakes import MOST_REFUSED, TaskMistakes
 from rec_summary.training.recommender.slices import Slice
 from rec_summary.training.recommender.task import Task
 

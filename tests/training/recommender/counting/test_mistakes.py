@@ -16,9 +16,9 @@ from mindspore.experimental import MapParameter
 from rec_summary import RecModel, RecommenderMetrics, Slice, SummaryCollector, Task
 from rec_summary.metrics.report import Detail, read
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender import mistakes
+from rec_summary.training.recommender.counting import mistakes
+from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
-from rec_summary.training.recommender.states import RankMetrics
 from tests.support.nets import FIELDS, VOCABULARY, WIDTH, Journal, stream
 from tests.support.training_records import scalars
 

@@ -30,11 +30,16 @@ from rec_summary.training.recommender.config import (
     slices_of,
     tasks_of,
 )
+from rec_summary.training.recommender.counting.meters import (
+    ROWS,
+    DriftMeter,
+    FeatureMeter,
+    TableMeter,
+)
+from rec_summary.training.recommender.counting.mistakes import auc_mistakes, time_mistakes
+from rec_summary.training.recommender.counting.task_metrics import Examples, TaskMetrics
 from rec_summary.training.recommender.inputs import Roles, Steps
-from rec_summary.training.recommender.meters import ROWS, DriftMeter, FeatureMeter, TableMeter
-from rec_summary.training.recommender.mistakes import auc_mistakes, time_mistakes
 from rec_summary.training.recommender.slices import slicing
-from rec_summary.training.recommender.task_metrics import Examples, TaskMetrics
 
 _SEEN: Final = "seen"
 _OPTIONAL: Final = frozenset((tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY))

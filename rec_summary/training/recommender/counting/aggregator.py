@@ -17,10 +17,10 @@ from rec_summary.metrics.report import Detail, MetricValues, read
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender import persistence
 from rec_summary.training.recommender.config import RecommenderMetrics
+from rec_summary.training.recommender.counting import persistence
+from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
-from rec_summary.training.recommender.states import RankMetrics
 from rec_summary.training.run_directory import inform
 from rec_summary.values.recommender import MOST_STATES, recommender_values
 from rec_summary.values.summary import encode_event, encode_value

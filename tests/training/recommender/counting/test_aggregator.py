@@ -26,9 +26,9 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
+from rec_summary.training.recommender.counting.aggregator import Aggregator, ReportRequest
+from rec_summary.training.recommender.counting.persistence import load, state_path, unpack
 from rec_summary.training.recommender.inputs import StepInputs
-from rec_summary.training.recommender.persistence import load, state_path, unpack
 from tests.support import event_files
 from tests.support.laws import assert_equal_states
 from tests.support.nets import batch_of_clicks
@@ -101,7 +101,7 @@ def test_a_restarted_run_is_where_an_unbroken_one_is(tmp_path_factory, cuts) -> 
 
 def test_a_killed_run_goes_on_from_its_last_report(tmp_path) -> None:
     script = PROGRAMS / "recommender_crash.py"
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     for steps, first in ((12, 0), (8, 10)):
         command = [sys.executable, str(script), str(tmp_path), str(steps), str(first)]
         environment = {"PYTHONPATH": str(root), "PATH": "", "GLOG_v": "3", "HOME": str(tmp_path)}
