@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rec_summary.records.reading.runs import Run
-    from rec_summary.series.report import Report
+    from rec_summary.series.report import Progress, Report
 
 _POLL_SECS: Final = 0.1  # the bar of rich is drawn as often
 _WIDE: Final = 10_000
@@ -32,9 +32,6 @@ _LEAST_NAME: Final = 16  # characters of a name
 _SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
 _KEY: Final = "rec_summary.printing"  # in click's context
 SHOWN: Final = 20  # problems and notes that are printed; others are only counted
-
-Progress = Callable[[str, int, int], None]
-"""Takes the name of what is being worked on, how much is done, and how much there is."""
 
 _urls: dict[str, str] = {}  # by the temporary directories that stand for them
 

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rec_summary.errors import (
@@ -25,13 +25,12 @@ from rec_summary.records.remote import (
     errors_of,
     list_tree,
 )
+from rec_summary.series.report import Progress
 from rec_summary.tensorboard.event_files.logdir import EVENTS, is_foreign
 
 _PUT_SECS: Final = 15.0
 
 logger = logging.getLogger("rec_summary")
-
-Progress = Callable[[str, int, int], None]
 
 
 def fetch_tree(url: Url, directory: str, progress: Progress | None = None) -> None:

@@ -31,8 +31,6 @@ LABEL: Final = "label"
 _BUCKETS: Final = 256
 _BINS: Final = 10
 
-Columns = Mapping[str, npt.ArrayLike]
-
 
 class Drift(State):
     """The distributions of columns in a window and in a reference; a mergeable state.
@@ -48,7 +46,7 @@ class Drift(State):
         self.reference = dict(reference)
         self.window = {name: bins.empty() for name, bins in reference.items()}
 
-    def add(self, columns: Columns, weights: Array | None = None) -> None:
+    def add(self, columns: Mapping[str, npt.ArrayLike], weights: Array | None = None) -> None:
         """Counts the values of a batch.
 
         Args:
@@ -174,7 +172,7 @@ class ReferenceBuilder(State):
         """Whether there are enough examples."""
         return self._have >= self._examples
 
-    def add(self, columns: Columns, weights: Array | None = None) -> int:
+    def add(self, columns: Mapping[str, npt.ArrayLike], weights: Array | None = None) -> int:
         """Takes examples of a batch until there are enough.
 
         If a batch has more columns than those before, the sample starts over with it: they lacked

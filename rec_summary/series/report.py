@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 _KEPT: Final = 1000  # problems and notes that are kept word by word; the rest is only counted
+
+Progress = Callable[[str, int, int], None]
+"""Takes the name of what is being worked on, how much is done, and how much there is."""
 
 
 @dataclass(frozen=True)

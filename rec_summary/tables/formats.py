@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, ClassVar, Final
 
@@ -44,7 +44,7 @@ from rec_summary.series.options import (
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import column_names, rows_of
-from rec_summary.series.report import Problem, Report
+from rec_summary.series.report import Problem, Progress, Report
 from rec_summary.series.runs.values import Value, finished
 from rec_summary.series.text import printable, valid
 from rec_summary.tables.frames import histogram_rows, place_row, unreadable_reported
@@ -52,7 +52,6 @@ from rec_summary.values.landscape import from_landscape
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
 
-Progress = Callable[[str, int, int], None]
 Row = Mapping[str, Any]
 Schema = Mapping[str, str]
 

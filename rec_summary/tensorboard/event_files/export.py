@@ -25,7 +25,7 @@ from rec_summary.series.options import (
 )
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, need_run
-from rec_summary.series.report import ExportReport, Report
+from rec_summary.series.report import ExportReport, Progress, Report
 from rec_summary.tensorboard.event_files.experiment import Described, ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
@@ -33,9 +33,6 @@ from rec_summary.tensorboard.event_files.run_writer import Destination
 from rec_summary.tensorboard.run_names import Names
 
 __all__ = ["ArgumentError", "Progress", "export_tensorboard", "follow_tensorboard"]
-
-Progress = Callable[[str, int, int], None]
-"""Takes the progress of an export: the current run, the bytes read so far, the bytes in total."""
 
 _Exported = Generator[tuple[str, bool], None, None]
 """The name of the run that is exported, and whether it has records."""

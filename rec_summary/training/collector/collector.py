@@ -36,7 +36,7 @@ from rec_summary.training.collector.options import (
     CollectorOptions,
     check_specified,
 )
-from rec_summary.training.collector.session import STOPPED_BY, Progress, TrainRun
+from rec_summary.training.collector.session import STOPPED_BY, TrainingProgress, TrainRun
 from rec_summary.training.collector.settings import network_settings, training_settings
 from rec_summary.training.collector.snapshots import metric_values
 from rec_summary.training.graphs import dataset_graph, graph_record
@@ -220,7 +220,7 @@ class SummaryCollector(Callback):
         if recommender is not None:
             self._recommender = RecommenderTelemetry(recommender, self._recorder, self._troubles)
         self._depth = 0  # fit enters its callbacks again for each evaluation
-        self._progress = Progress()
+        self._progress = TrainingProgress()
         self._run: TrainRun | None = None
         self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it

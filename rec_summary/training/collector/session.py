@@ -62,7 +62,7 @@ class TensorSchedule:
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """How far all calls of `train` with one collector have come.
 
     Attributes:
@@ -92,7 +92,7 @@ class TrainRun:
         self,
         view: StepView,
         environment: RunState,
-        progress: Progress,
+        progress: TrainingProgress,
         options: CollectorOptions,
         troubles: Troubles,
     ) -> None:

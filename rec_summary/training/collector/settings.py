@@ -7,7 +7,7 @@ may change when a training is started again.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -123,13 +123,13 @@ def _text(value: Any) -> str:
             for name, number in sorted(vars(value).items())
             if not name.startswith("_") and type(number) in (int, float)
         }
-        text = f"{type(value).__name__}({_joined(f'{k}={v}' for k, v in numbers.items())})"
+        text = f"{type(value).__name__}({', '.join(f'{k}={v}' for k, v in numbers.items())})"
     elif isinstance(value, Tensor):
         text = _text(value.asnumpy().tolist())
     elif isinstance(value, Mapping):
-        text = _joined(f"{key}: {_text(entry)}" for key, entry in value.items())
+        text = ", ".join(f"{key}: {_text(entry)}" for key, entry in value.items())
     elif isinstance(value, (list, tuple)):
-        text = _joined(map(_text, value))
+        text = ", ".join(map(_text, value))
     elif isinstance(value, float):
         text = f"{value:.7g}"  # float32 has no more digits
     elif isinstance(value, (str, int, np.generic, type(None))):
@@ -139,7 +139,3 @@ def _text(value: Any) -> str:
     if len(text) <= _LONGEST:
         return text
     return f"{text[: _LONGEST // 2]}… (checksum {zlib.crc32(text.encode()):08x})"
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(texts)

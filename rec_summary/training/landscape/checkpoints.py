@@ -28,7 +28,7 @@ from rec_summary.records.locks import LOCK_NAME, file_lock
 from rec_summary.records.writing.background import BackgroundWriter
 from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training.landscape.options import LandscapeOptions
-from rec_summary.training.landscape.replay import ReplayBuffer, Rows
+from rec_summary.training.landscape.replay import ReplayBuffer
 from rec_summary.training.tensors import as_array
 
 logger = logging.getLogger("rec_summary")
@@ -55,7 +55,7 @@ class Snapshot:
     network: str
     parameters: Mapping[str, Array]
     steps_per_epoch: int
-    rows: Rows = field(default_factory=dict)
+    rows: dict[str, Array] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:

@@ -12,9 +12,6 @@ from rec_summary.errors import three_part, verbatim
 
 KINDS: Final = ("first", "reservoir")
 
-Columns = list[Array]
-Rows = dict[str, Array]
-
 
 class ReplayBuffer:
     """Keeps the first rows, or a uniform random sample of all rows.
@@ -37,7 +34,7 @@ class ReplayBuffer:
         self._batch_size = 0
         self._reservoir = kind == "reservoir"
         self._rows = rows
-        self._columns: Columns = []
+        self._columns: list[Array] = []
         self._random = np.random.default_rng(seed)
         self._changed = False
 
@@ -72,7 +69,7 @@ class ReplayBuffer:
         self.seen += count
         self._changed = self._changed or bool(taken.size)
 
-    def take_changes(self) -> Rows:
+    def take_changes(self) -> dict[str, Array]:
         """Returns copies of the kept rows, and the number of rows in a batch, for `REPLAY_NAME`.
 
         Nothing if the rows have not changed since the last call.
@@ -92,7 +89,7 @@ class ReplayBuffer:
         draws = self._random.integers(0, ordinals + 1)
         return np.where(ordinals < self._rows, ordinals, np.where(draws < self._rows, draws, -1))
 
-    def _check_like(self, arrays: Columns) -> None:
+    def _check_like(self, arrays: list[Array]) -> None:
         alike = len(arrays) == len(self._columns) and all(
             array.shape[1:] == column.shape[1:]
             for array, column in zip(arrays, self._columns, strict=True)
