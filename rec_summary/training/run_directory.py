@@ -194,11 +194,7 @@ def last_step(directory: str, rank: int) -> int:
             evaluated = max(evaluated, step)
             if trained:
                 return max(trained, evaluated)
-    step = evaluated
-    if not step:
-        for lineage in _train_lineages(directory):
-            step = lineage.run_state.step
-    return step
+    return evaluated or int(_last_train_lineage(directory).run_state.step)
 
 
 def _last_steps_of(file: RecordFile) -> tuple[int, int]:
@@ -430,9 +426,7 @@ def _has_recorded(directory: str, rank: int) -> bool:
 
 def _recorded(directory: str) -> dict[str, str]:
     """Returns the settings in the last train lineage: of MindSpore, or of an earlier version."""
-    last = TrainLineage()
-    for lineage in _train_lineages(directory):
-        last = lineage
+    last = _last_train_lineage(directory)
     values = {
         "network": last.algorithm.network,
         "optimizer": last.hyper_parameters.optimizer,
@@ -442,8 +436,9 @@ def _recorded(directory: str) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def _train_lineages(directory: str) -> Iterator[TrainLineage]:
-    """Yields the train lineage in a directory, as far as its files can be read."""
+def _last_train_lineage(directory: str) -> TrainLineage:
+    """Returns the last train lineage in a directory, as far as its files can be read."""
+    last = TrainLineage()
     with contextlib.suppress(OSError):
         for file in list_files(directory):
             if file.name.kind is not Kind.LINEAGE:
@@ -453,4 +448,5 @@ def _train_lineages(directory: str) -> Iterator[TrainLineage]:
                 for record in reader:
                     event = LineageEvent.FromString(record.payload)
                     if event.HasField("train_lineage"):
-                        yield event.train_lineage
+                        last = event.train_lineage
+    return last

@@ -37,6 +37,7 @@ class RunExporter(RunReader):
     """
 
     _state: Cursor
+    _outputs: TensorBoardRuns
 
     def __init__(self, run: Run, destination: Destination) -> None:
         """Reads the cursor and checks the places; nothing is written yet.
@@ -82,7 +83,7 @@ class RunExporter(RunReader):
         Raises:
             DestinationError: Something cannot be written.
         """
-        self._run = self._targets.run = run
+        self._run = self._outputs.run = run
         if is_replaced(run, self._state, self._records) and self._can_begin_again():
             self._begin_again()
         yield from self._read_all(final=final)
@@ -97,7 +98,7 @@ class RunExporter(RunReader):
                     "now is in its text only; the HParams dashboard keeps the first ones"
                 )
         self._show_ranks(final=final)
-        self._targets.settle()
+        self._outputs.settle()
 
     def commit(self) -> Described | None:
         """Saves the cursor, for the next export.
@@ -110,8 +111,8 @@ class RunExporter(RunReader):
         """
         if not self.has_records:
             return None
-        written = self._targets.states()
-        for name in (*self._stale, *self._targets.names()):
+        written = self._outputs.states()
+        for name in (*self._stale, *self._outputs.names()):
             if name not in written and self._logdir.remove(name):
                 self._report.replaced.append(name)
         self._stale = []
@@ -125,7 +126,7 @@ class RunExporter(RunReader):
 
     def close(self) -> None:
         """Closes all files, also after an error."""
-        self._targets.close()
+        self._outputs.close()
 
     def _begin(self, cursor: Cursor | None) -> None:
         """Begins, or continues where an earlier export stopped."""
@@ -140,13 +141,13 @@ class RunExporter(RunReader):
                 description=DescriptionState(),
                 **structs.asdict(nothing_read()),
             )
-        self._targets = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
-        self._description = Description(self._targets, self._report, cursor.description)
-        self._continue_from(cursor, self._targets, cursor.description.lineages)
+        outputs = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
+        self._description = Description(outputs, self._report, cursor.description)
+        self._continue_from(cursor, outputs, cursor.description.lineages)
         self._uncommitted = 0
 
     def _begin_again(self) -> None:
-        self._stale += self._targets.discard_all()
+        self._stale += self._outputs.discard_all()
         remove_cursor(self._logdir, self._run.name)
         self._begin(None)
 

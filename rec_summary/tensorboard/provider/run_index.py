@@ -362,8 +362,7 @@ class RunIndex:
             for group, runs in runs_of.items():
                 members = [shown[name].main() for name in runs]
                 for statistic, field in STATISTICS.items() if len(runs) > 1 else ():
-                    name = f"{_GROUPS}/{group[:_LONGEST_GROUP]}/{statistic}"
-                    name = self._names.claim(name)
+                    name = self._names.claim(f"{_GROUPS}/{group[:_LONGEST_GROUP]}/{statistic}")
                     groups.append(GroupRun(name, members, field))
         self._groups = groups
 
