@@ -246,21 +246,20 @@ class WatchedRun:
         """Yields what is new and selected, rank after rank."""
         for rank in run.ranks:
             joined: list[NewData] = []
-            count = 0
+            count = 0  # records in them
             for batch in self._merged(run, rank):
                 news = self._new_data(rank, batch)
                 if not len(news.wall_times):
                     continue
+                if news.steps is not None:
+                    joined.append(news)
+                    count += len(news.wall_times)
+                    if count < _JOINED:
+                        continue
+                yield from _merge_steps(joined)
+                joined, count = [], 0
                 if news.steps is None:
-                    yield from _merge_steps(joined)
                     yield news
-                    joined, count = [], 0
-                    continue
-                joined.append(news)
-                count += len(news.wall_times)
-                if count >= _JOINED:
-                    yield from _merge_steps(joined)
-                    joined, count = [], 0
             yield from _merge_steps(joined)
         self._records.keep(run.files)
         self.is_waiting = self._records.is_waiting(run.files)

@@ -76,7 +76,7 @@ class Upload:
         """
         self.directory, self._url = directory, url
         # Size and version of what is at the URL; None if that is unknown.
-        self._there: dict[str, tuple[int, str]] | None = _versions(self._listed())
+        self._there: dict[str, tuple[int, str] | None] | None = _versions(self._listed())
         self._known: dict[str, tuple[int, int]] = {}  # size and time of what was put
         self._lock = threading.Lock()
 
@@ -184,7 +184,7 @@ class Upload:
                     )
                     raise DestinationError(three_part(DESTINATION, received, expected))
                 stale.append(entry.url)
-            if self._there is not None and self._there.get(below) != (entry.size, entry.version):
+            if self._there is not None and self._there.get(below) != entry.url.listed:
                 received = verbatim(f"{entry.url}, which another process has written meanwhile")
                 expected = "one writer for each URL: end the others, then export again"
                 raise DestinationError(three_part(DESTINATION, received, expected))
@@ -198,5 +198,5 @@ class Upload:
             fs.put_file(os.path.join(self.directory, *name.split("/")), path)
 
 
-def _versions(entries: Mapping[str, Entry]) -> dict[str, tuple[int, str]]:
-    return {name: (entry.size, entry.version) for name, entry in entries.items()}
+def _versions(entries: Mapping[str, Entry]) -> dict[str, tuple[int, str] | None]:
+    return {name: entry.url.listed for name, entry in entries.items()}

@@ -344,7 +344,7 @@ def _read_cardinality(values: MetricValues, name: str, state: TouchedRows, detai
     values.put(f"feature/{name}/different_values", state.count())
 
 
-def _read_throughput(values: MetricValues, _name: str, state: Throughput, detail: Detail) -> None:
+def _read_all(values: MetricValues, _name: str, state: Throughput | Drift, detail: Detail) -> None:
     values.put_all(state.report())
 
 
@@ -352,10 +352,6 @@ def _read_label_delay(
     values: MetricValues, _name: str, state: LogHistogram, detail: Detail
 ) -> None:
     values.put_all(state.report("label_delay/seconds"))
-
-
-def _read_drift(values: MetricValues, _name: str, state: Drift, detail: Detail) -> None:
-    values.put_all(state.report())
 
 
 _READERS: Final[
@@ -374,7 +370,7 @@ _READERS: Final[
     (tags.CARDINALITY, TouchedRows): _read_cardinality,
     (tags.TABLE, TableHealth): _read_table,
     (tags.TABLE_WINDOW, TableHealth): _read_window,
-    (tags.THROUGHPUT, Throughput): _read_throughput,
+    (tags.THROUGHPUT, Throughput): _read_all,
     (tags.LABEL_DELAY, LogHistogram): _read_label_delay,
-    (tags.DRIFT, Drift): _read_drift,
+    (tags.DRIFT, Drift): _read_all,
 }

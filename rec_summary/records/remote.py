@@ -124,14 +124,11 @@ class Entry(NamedTuple):
         size: Its size in bytes.
         modified: When it was modified, in seconds since the epoch; when it was listed, if the
             store does not say.
-        version: What changes when the file is written again, such as its ETag; empty if the
-            store does not say.
     """
 
     url: Url
     size: int
     modified: float
-    version: str = ""
 
 
 def path_or_url(source: str | os.PathLike[str]) -> str | Url:
@@ -191,9 +188,8 @@ def list_tree(url: Url, what: str = SOURCE) -> list[Entry]:
         if any(part in ("", ".", "..") or "\0" in part for part in name.split("/") if name):
             logger.warning("rec_summary: %s: left out: %r is not the name of a file", url, name)
         elif isinstance(about.get("size"), int):
-            size, version = about["size"], _version(about)
-            file_url = url.child(name, (size, version))
-            entries.append(Entry(file_url, size, _modified(about), version))
+            file_url = url.child(name, (about["size"], _version(about)))
+            entries.append(Entry(file_url, about["size"], _modified(about)))
     return entries
 
 
@@ -211,6 +207,7 @@ def _modified(about: Mapping[str, Any]) -> float:
 
 
 def _version(about: Mapping[str, Any]) -> str:
+    """Returns what changes when a file is written again; empty if the store does not say."""
     return next((str(about[key]) for key in ("ETag", "etag", *_TIMES) if about.get(key)), "")
 
 

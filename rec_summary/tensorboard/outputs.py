@@ -182,6 +182,14 @@ class RunOutput(abc.ABC):
             self._write_graph(record, graph, kind, tag)
 
     @abc.abstractmethod
+    def settle(self) -> None:
+        """Shows all values so far, the best ones, and their layout as custom scalars.
+
+        Raises:
+            DestinationError: They cannot be written.
+        """
+
+    @abc.abstractmethod
     def _restart(self, restart: Restart) -> None:
         """Forgets what a restart supersedes."""
 
@@ -320,6 +328,15 @@ class RunOutputs(abc.ABC, Generic[Output]):
     def writer(self, rank: int, number: int = 1) -> Output:
         """Returns the TensorBoard run of a rank; its further writers have numbers from 2 on."""
         return self._open(self._writer_name(rank, number), rank)
+
+    def settle(self) -> None:
+        """Shows all values so far.
+
+        Raises:
+            DestinationError: Something cannot be written.
+        """
+        for output in self._outputs.values():
+            output.settle()
 
     @abc.abstractmethod
     def _new(self, name: str, stamp: int, *, is_evaluation: bool) -> Output:

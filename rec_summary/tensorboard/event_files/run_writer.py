@@ -335,15 +335,6 @@ class TensorBoardRuns(RunOutputs[TensorBoardRun]):
             del self._outputs[name]  # it was discarded; this is a new one
         return self._open(name)
 
-    def settle(self) -> None:
-        """Completes and flushes them: from now on TensorBoard sees all values.
-
-        Raises:
-            DestinationError: Something cannot be written.
-        """
-        for output in self._outputs.values():
-            output.settle()
-
     def states(self) -> dict[str, WriterState]:
         """Flushes, and returns what a later export needs to continue the runs that have a file.
 

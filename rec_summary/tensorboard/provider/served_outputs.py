@@ -237,11 +237,6 @@ class ServedRuns(RunOutputs[ServedOutput]):
         names = dict.fromkeys((self.run.name, *ranks[:1]))
         return [self.served[name] for name in names if name in self.served]
 
-    def settle(self) -> None:
-        """Shows all values so far."""
-        for output in self._outputs.values():
-            output.settle()
-
     def rest(self) -> None:
         """Drops the state that only adding values needs; what is shown stays."""
         self._outputs.clear()
