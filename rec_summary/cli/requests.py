@@ -100,7 +100,7 @@ def training_of(run: Run, lineage: Lineage) -> RunState:
         raise SourceError(three_part(f"the status of {run.path}", verbatim(status), expected))
     if not state.settings:
         expected = "a training with SummaryCollector(control=True), of this version or a later one"
-        raise SourceError(three_part(f"{run.path}", verbatim("no settings"), expected))
+        raise SourceError(three_part(run.path, verbatim("no settings"), expected))
     _check_user(run)
     return state
 
