@@ -205,7 +205,11 @@ def write_atomically(
                 file.flush()
                 os.fsync(file.fileno())
             if not _is_at(created, hidden, dir_fd):
-                raise OSError(errno.EBUSY, "another process writes it, too", os.fspath(path))
+                raise OSError(
+                    errno.EBUSY,
+                    "another process has removed it while it was written",
+                    os.fspath(path),
+                )
         os.replace(hidden, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -217,7 +221,9 @@ def write_atomically(
 
 
 def _is_at(status: os.stat_result, path: str, dir_fd: int | None) -> bool:
-    return os.path.samestat(status, os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(status, os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
+    return False
 
 
 def refuse_link(path: str | os.PathLike[str]) -> None:

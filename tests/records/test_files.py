@@ -86,19 +86,25 @@ def test_what_a_killed_process_left_is_overwritten(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_the_later_of_two_that_write_one_path_at_a_time_wins(tmp_path: Path) -> None:
+@pytest.mark.parametrize("later_ends_first", [False, True])
+def test_of_two_that_write_one_path_at_a_time_the_later_replaces_it(
+    tmp_path: Path, later_ends_first: bool
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    first, second = write_atomically(path), write_atomically(path)
+    first, later = write_atomically(path), write_atomically(path)
     first.__enter__().write(b"first")
-    later = second.__enter__()
-    later.write(b"half")
-    with pytest.raises(OSError, match="another process writes it, too"):
+    file = later.__enter__()
+    file.write(b"half")
+    if later_ends_first:
+        later.__exit__(None, None, None)
+    with pytest.raises(OSError, match="another process has removed it while it was written"):
         first.__exit__(None, None, None)
-    assert path.read_bytes() == b"old"
-    later.write(b" and half")
-    second.__exit__(None, None, None)
-    assert path.read_bytes() == b"half and half"
+    if not later_ends_first:
+        assert path.read_bytes() == b"old"
+        file.write(b" and half")
+        later.__exit__(None, None, None)
+    assert path.read_bytes() == (b"half" if later_ends_first else b"half and half")
     assert os.listdir(tmp_path) == ["file"]
 
 
