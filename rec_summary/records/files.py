@@ -22,6 +22,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS: Final = 0o777  # a set-user-ID bit is not copied
 _IS_LINK: Final = "it is a link, which is not followed: put a copy in its place"
+_REMOVED: Final = "another process has removed it while it was written"
 
 
 def open_plain(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> int:
@@ -205,11 +206,7 @@ def write_atomically(
                 file.flush()
                 os.fsync(file.fileno())
             if not _is_at(created, hidden, dir_fd):
-                raise OSError(
-                    errno.EBUSY,
-                    "another process has removed it while it was written",
-                    os.fspath(path),
-                )
+                raise OSError(errno.EBUSY, _REMOVED, os.fspath(path))
         os.replace(hidden, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -75,7 +75,6 @@ class RunReader(FileReader):
     """Reads what is new in the records of a run, and passes it to its TensorBoard runs."""
 
     _state: ReadingState
-    _outputs: RunOutputs[Any]
 
     def _continue_from(
         self, state: ReadingState, outputs: RunOutputs[Any], lineages: dict[int, Lineage]
