@@ -112,9 +112,8 @@ class ValueAlert(_Alert):
 
     def __init__(self, rule: Rule, run: str, rank: int, tag: str) -> None:
         super().__init__(rule, run, rank, tag)
-        self._maximum = (
-            SlidingMaximum(rule.condition.within) if isinstance(rule.condition, Change) else None
-        )
+        condition = rule.condition
+        self._maximum = SlidingMaximum(condition.within) if isinstance(condition, Change) else None
         self._since: float | None = None  # the time from which on the condition holds
 
     def take(self, values: Columns, *, past: bool) -> list[tuple[int, Transition]]:

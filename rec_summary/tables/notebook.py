@@ -17,7 +17,7 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import by_tag
 from rec_summary.series.options import Selection
 from rec_summary.series.overview.rows import DETAILS, TIMES, Row, column_names, rows_of, stated_row
-from rec_summary.series.overview.statistics import ScalarStatistics, relative_heights
+from rec_summary.series.overview.statistics import ScalarSummary, relative_heights
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished_scalars
 from rec_summary.series.text import printable, utc, valid
@@ -48,7 +48,7 @@ class RunView:
         self.lineage: dict[str, Any] = dict(next(rows_of(run, again)))
         self.run = str(self.lineage["run"])
         self.status = str(self.lineage["status"])
-        self.series: tuple[ScalarStatistics, ...] = tuple(series_of(run, selection, report))
+        self.series: tuple[ScalarSummary, ...] = tuple(series_of(run, selection, report))
         for problem in again.problems:
             if problem not in report.problems:  # of the lineage: the values are read twice
                 report.problem(problem.path, problem.offset, problem.text)
@@ -64,15 +64,13 @@ class RunView:
         return run_html(self.lineage, self.series, self._notes)
 
 
-def series_of(run: Run, selection: Selection, report: Report) -> list[ScalarStatistics]:
+def series_of(run: Run, selection: Selection, report: Report) -> list[ScalarSummary]:
     """Returns the scalars of a run, by tag, rank and writer."""
-    collected: dict[tuple[str, int, str], ScalarStatistics] = {}
+    collected: dict[tuple[str, int, str], ScalarSummary] = {}
     for writer, scalars in finished_scalars(run, selection, report):
         name, rank = writer.name(valid(run.name)), writer.rank
         for tag, values in by_tag(scalars):
-            collected.setdefault((tag, rank, name), ScalarStatistics(name, rank, tag)).extend(
-                values
-            )
+            collected.setdefault((tag, rank, name), ScalarSummary(name, rank, tag)).extend(values)
     return [series for _, series in sorted(collected.items())]
 
 
@@ -80,7 +78,7 @@ def overview_html(source: str, runs: Sequence[Run], selection: Selection) -> str
     """Returns the HTML of a list of runs: their lineage and, of small records, their loss."""
     report = Report()
     rows: list[Row] = []
-    trends: list[ScalarStatistics | None] = []
+    trends: list[ScalarSummary | None] = []
     small = sum(run.nbytes for run in runs) <= READ_BYTES
     for run in runs:
         run_rows = list(rows_of(run, report)) if small else [stated_row(run, report)]
@@ -113,9 +111,7 @@ def _problem_notes(report: Report) -> list[str]:
     return [f"{count:,} problem{'' if count == 1 else 's'}, the first one: {report.problems[0]}"]
 
 
-def run_html(
-    row: Mapping[str, Any], series: Sequence[ScalarStatistics], notes: Iterable[str]
-) -> str:
+def run_html(row: Mapping[str, Any], series: Sequence[ScalarSummary], notes: Iterable[str]) -> str:
     """Returns the status of one run, its lineage, and a row for each tag.
 
     Args:
@@ -156,7 +152,7 @@ def _fact(name: str, row: Mapping[str, Any]) -> Any:
     return utc(value) if name in TIMES and isinstance(value, int | float) else value
 
 
-def sparkline(series: ScalarStatistics) -> _Html:
+def sparkline(series: ScalarSummary) -> _Html:
     """Returns the means of a series as inline SVG; gaps where nothing is finite."""
     heights = relative_heights(series.means.means(_WIDTH // 2))
     x = np.arange(len(heights)) * (_WIDTH / max(len(heights) - 1, 1))
@@ -197,7 +193,7 @@ def _html(value: object) -> str:
     return html.escape(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…", quote=True)
 
 
-def _titled(series: ScalarStatistics) -> _Html:
+def _titled(series: ScalarSummary) -> _Html:
     return _Html(f"{sparkline(series)} {_html(series.tag)} {_html(series.last)}")
 
 

@@ -17,7 +17,7 @@ import rec_summary
 from rec_summary._pb import lineage_pb2
 from rec_summary.series.batch import Columns
 from rec_summary.series.options import ArgumentError
-from rec_summary.series.overview.statistics import ScalarStatistics
+from rec_summary.series.overview.statistics import ScalarSummary
 from rec_summary.tables import notebook
 from rec_summary.tables.notebook import run_html, sparkline
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
@@ -135,7 +135,7 @@ def test_problems_are_reported(source: Path) -> None:
 
 @given(st.lists(st.floats(width=64), max_size=300))
 def test_every_sparkline_is_a_valid_line(values: list[float]) -> None:
-    series = ScalarStatistics("run", 0, "tag")
+    series = ScalarSummary("run", 0, "tag")
     if values:
         steps = np.arange(len(values))
         series.extend(Columns(("tag",), steps * 0, steps, steps / 2, np.array(values)))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from rec_summary.series.overview.statistics import ScalarStatistics
+    from rec_summary.series.overview.statistics import ScalarSummary
     from rec_summary.series.overview.tail import Tail
 
 EXAMPLES: Final = """\b
@@ -195,7 +195,7 @@ def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableTy
     return Group(fitted_table(columns, console().size.width, _LEAST_NAME)[0], *notes)
 
 
-def _rows(reading: Tail, listed: Sequence[ScalarStatistics]) -> Iterator[list[str | Text]]:
+def _rows(reading: Tail, listed: Sequence[ScalarSummary]) -> Iterator[list[str | Text]]:
     """Yields a row for each run and rank, and below it one for each of its series."""
     from rich.text import Text
 
@@ -218,7 +218,7 @@ def _rows(reading: Tail, listed: Sequence[ScalarStatistics]) -> Iterator[list[st
         ]
 
 
-def _fitting(ordered: Sequence[ScalarStatistics], height: int) -> Sequence[ScalarStatistics]:
+def _fitting(ordered: Sequence[ScalarSummary], height: int) -> Sequence[ScalarSummary]:
     """Returns the first series that fit, with a line for each run, into a window."""
     lines, before = 0, None
     for index, series in enumerate(ordered):

@@ -130,7 +130,7 @@ class TagSummary(_Extremes):
 
 
 @dataclass
-class ScalarStatistics(_Extremes):
+class ScalarSummary(_Extremes):
     """The scalars of a tag, of one run and rank.
 
     Attributes:

@@ -17,7 +17,7 @@ from rec_summary.series.lineage import lineage_of
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords, newest_part
 from rec_summary.series.options import MOST_SUB_RUNS, ExportOptions, Selection, matching_runs
 from rec_summary.series.overview.rows import shows_life
-from rec_summary.series.overview.statistics import HEALTH, ScalarStatistics
+from rec_summary.series.overview.statistics import HEALTH, ScalarSummary
 from rec_summary.series.ranks.summary import RankPoint, RankSummary
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import RankScalars
@@ -65,7 +65,7 @@ class Tail:
         Raises:
             ArgumentError: `tags` or `since` is invalid.
         """
-        self.series: dict[tuple[str, int, str], ScalarStatistics] = {}
+        self.series: dict[tuple[str, int, str], ScalarSummary] = {}
         self.status: dict[str, str] = {}
         self.last: dict[str, float] = {}
         self.report = Report()
@@ -128,7 +128,7 @@ class Tail:
         """Returns whether a run that should be running has a process, as far as can be known."""
         return run not in self._states or shows_life(*self._states[run], self.last[run])
 
-    def ordered(self) -> list[ScalarStatistics]:
+    def ordered(self) -> list[ScalarSummary]:
         """Returns the series by run, rank and tag; the telemetry's counters come last of each."""
         keys = sorted(self.series, key=lambda key: (*key[:2], key[2].startswith(HEALTH), key[2]))
         return [self.series[key] for key in keys]
@@ -189,7 +189,7 @@ class Tail:
                 ignored.append(int(values.codes[0]))
                 continue
             if series is None:
-                series = self.series[key] = ScalarStatistics(*key)
+                series = self.series[key] = ScalarSummary(*key)
             series.extend(values)
         if ignored:
             columns = rows_of(columns, ~np.isin(columns.codes, ignored))

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.series.batch import Columns, Span
-from rec_summary.series.overview.statistics import BucketMeans, ScalarStatistics, TagSummary
+from rec_summary.series.overview.statistics import BucketMeans, ScalarSummary, TagSummary
 
 
-def of(*values: float) -> ScalarStatistics:
-    series = ScalarStatistics("run", 0, "tag")
+def of(*values: float) -> ScalarSummary:
+    series = ScalarSummary("run", 0, "tag")
     for step, value in enumerate(values):
         series.extend(columns_of(step, [value]))
     return series
@@ -65,7 +65,7 @@ def test_the_steps_of_a_tag_are_the_lowest_and_the_highest_of_all_batches() -> N
 def test_values_may_come_one_by_one_or_many_at_once() -> None:
     values = np.random.default_rng(0).normal(size=1000).tolist()
     values[::7] = [math.nan] * len(values[::7])
-    whole = ScalarStatistics("run", 0, "tag")
+    whole = ScalarSummary("run", 0, "tag")
     whole.extend(columns_of(0, values))
     single = of(*values)
     np.testing.assert_allclose(whole.means.means(), single.means.means())
