@@ -77,6 +77,10 @@ def test_a_file_that_is_smaller_than_what_was_read_is_replaced(
 class Reader(FileReader):
     """Reads the steps."""
 
+    def __init__(self, run: Run, report: Report, records: NewRecords, state: FilesRead) -> None:
+        super().__init__(run, report, records)
+        self._state = state
+
     def read(self) -> list[int]:
         """Reads what is new."""
         self.steps: list[int] = []
