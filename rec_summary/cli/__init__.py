@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -63,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code (see `EXIT_CODES`).
     """
+    _prepare_streams()
     signal.signal(signal.SIGTERM, _terminate)
     gc.set_threshold(_GARBAGE)
     # When Python exits, the work is done: Ctrl-C would only change the exit code.
@@ -81,6 +84,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo("Interrupted. You can run the same command again.", err=True)
         return INTERRUPTED
     return code if isinstance(code, int) else 0
+
+
+def _prepare_streams() -> None:
+    """Makes each text printable: a command that runs for weeks must not end with a run's name."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed: the next file that is opened would get its number
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:

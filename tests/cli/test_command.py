@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -256,3 +257,22 @@ def test_a_full_disk_is_reported_as_one(tmp_path: Path) -> None:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert "standard output: No space left on device. Expected: a disk that works" in done.stderr
+
+
+def _firing(tmp_path: Path) -> list[Any]:
+    """Returns a watch of a run with a name beyond ASCII, one of whose alerts fires."""
+    write_segment(tmp_path / "Länder", event(1, scalar("loss", math.nan)))
+    return [sys.executable, "-m", "rec_summary", "watch", tmp_path, "--once", "--rule", "nan-loss"]
+
+
+def test_what_the_encoding_of_the_output_lacks_is_escaped(tmp_path: Path) -> None:
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(_firing(tmp_path), capture_output=True, text=True, env=ascii_only)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert r"FIRING L\xe4nder: nan-loss" in done.stdout
+
+
+def test_a_closed_output_ends_no_command(tmp_path: Path) -> None:
+    closing = ["sh", "-c", 'exec "$@" >&-', "sh", *_firing(tmp_path)]
+    done = subprocess.run(closing, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
