@@ -15,6 +15,7 @@ from rec_summary.records.checkpoints.sparse import BASE, ROWS, VALUES, dense_nam
 
 FEWEST: Final = 3
 TOUCHED: Final = "touched"
+SELECTIONS: Final = ("all", TOUCHED, "dense")
 
 # Statistics of normalisation layers are measured, not learned: they do not move.
 _MEASURED: Final = re.compile(r"(^|\.)moving_(mean|variance)$")
@@ -155,7 +156,7 @@ class Trajectory:
     Attributes:
         numbers: The steps or epochs, in the given order.
         checkpoints: The checkpoints, in the same order.
-        names: The parameters that can move: learned, and of a floating-point type.
+        names: The parameters that can move: of a floating-point type, and no statistics.
     """
 
     def __init__(self, metadata: Metadata, numbers: Sequence[int]) -> None:

@@ -184,6 +184,19 @@ def moving(
     return masks
 
 
+def learned(trajectory: Trajectory, names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the parameters that differ between checkpoints, or all if none does.
+
+    A checkpoint does not say which parameters are frozen.
+    """
+    found = (
+        name
+        for name in names
+        if any(_differences(trajectory, name, *ends).any() for ends in _chunks(trajectory, name))
+    )
+    return tuple(found) or tuple(names)
+
+
 def touched_rows(trajectory: Trajectory, name: str) -> Flags:
     """Returns which rows of a parameter differ between any two checkpoints."""
     last = trajectory.last.array(name)

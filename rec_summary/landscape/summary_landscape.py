@@ -20,7 +20,7 @@ from rec_summary import old_mindspore
 from rec_summary._pb.summary_pb2 import Event, LossLandscape, Summary
 from rec_summary.engines.engine import Engine, parse_engine
 from rec_summary.errors import RecSummaryError
-from rec_summary.landscape.checkpoints import TOUCHED, Trajectory, choose
+from rec_summary.landscape.checkpoints import SELECTIONS, TOUCHED, Trajectory, choose
 from rec_summary.landscape.evaluate import (
     EvaluationTask,
     ModelFactory,
@@ -32,7 +32,7 @@ from rec_summary.landscape.files import write_files
 from rec_summary.landscape.hessian import hessian_plane
 from rec_summary.landscape.metadata import Metadata, changed, read_metadata
 from rec_summary.landscape.options import HESSIAN, PCA, Options, PlannedLandscape, planned
-from rec_summary.landscape.plane import Plane, pca_plane, random_plane
+from rec_summary.landscape.plane import Plane, learned, pca_plane, random_plane
 from rec_summary.landscape.store import Store, locked
 from rec_summary.records import checkpoints
 from rec_summary.records.files import refuse_link
@@ -51,9 +51,10 @@ LandscapeProgress = Callable[[str, int, int], None]
 class SummaryLandscape:
     """Computes the loss landscapes of a run, a drop-in for MindSpore's class of this name.
 
-    All learned parameters move, including embedding tables. The loss is that of the network in
-    evaluation mode. The same seed gives the same planes. Computed losses are stored in
-    `<summary_dir>/landscape`, so that a killed computation continues.
+    All learned parameters move, including embedding tables: those that differ between checkpoints,
+    if there are several. The loss is that of the network in evaluation mode. The same seed gives
+    the same planes. Computed losses are stored in `<summary_dir>/landscape`, so that a killed
+    computation continues.
     """
 
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
@@ -201,6 +202,8 @@ class _Computation:
         options = self.options
         with Trajectory(self.metadata, landscape.numbers) as trajectory:
             names = choose(trajectory, options.parameters)
+            if landscape.method != PCA and options.parameters in SELECTIONS:
+                names = learned(trajectory, names)  # the path moves no others anyway
             plane = self._plane(landscape.method, trajectory, names)
             plan = {
                 "checkpoints": trajectory.fingerprint,

@@ -433,6 +433,26 @@ def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> Non
         np.testing.assert_array_equal(whole.first["head.bias"], plane.first["head.bias"])
 
 
+def test_a_frozen_parameter_moves_only_if_it_is_named(tmp_path: Path) -> None:
+    metadata = write_run(tmp_path / "run", size=3)
+    points = quadratic.descend(6)
+    for number, point in enumerate(points, start=1):
+        frozen = np.append(point[:-2], points[0][-2:])  # its bias
+        path = tmp_path / "run" / "ckpt_dir" / f"Net_{number}_step.ckpt"
+        quadratic.write_checkpoint(path, frozen)
+    landscapes = SummaryLandscape(tmp_path / "run")
+
+    def moved(parameters: str) -> list[int]:
+        options = replace(SEQUENTIAL, hessian=True, parameters=parameters)
+        plan = replace(metadata, train=False)
+        tags = landscapes.compute(Maker(), plan, options, output=tmp_path / parameters)
+        assert tags == ["landscape_[6]", "landscape_[6]_hessian"]
+        return [found.landscape.moved for found in load(tmp_path / parameters).landscapes()]
+
+    assert moved("all") == [quadratic.SIZE - 2] * 2
+    assert moved("head") == [quadratic.SIZE - 15] * 2
+
+
 def test_each_row_of_a_direction_at_random_has_the_norm_of_the_parameters(tmp_path: Path) -> None:
     from rec_summary.landscape.checkpoints import Trajectory
     from rec_summary.landscape.plane import random_plane
