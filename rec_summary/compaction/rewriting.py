@@ -36,8 +36,6 @@ from rec_summary.series.step_buffer import Restart, StepBuffer
 _MOST: Final = 1 << 50  # bytes that a file may state for what it is made of
 _PIECES: Final = 64
 _LEAST_PIECE: Final = 1 << 13
-_RECORD_BYTES: Final = 32  # of a record without its values: frame, wall time, step
-_VALUE_BYTES: Final = 11  # of a scalar without its tag
 _PER_BUCKET: Final = 4
 _MOST_TRIES: Final = 6
 _TOLERANCE: Final = 1.1
@@ -66,31 +64,24 @@ class Piece:
     Attributes:
         nbytes: Its size.
         weight: Its size when it was recorded.
-        records: How many records there are.
-        scalars: How many scalars, and how many bytes they take.
+        scalars: How many scalars there are.
         tags: The tags of scalars.
         steps: The lowest and the highest step of scalars.
     """
 
     nbytes: int = 0
     weight: float = 0.0
-    records: int = 0
     scalars: int = 0
-    scalar_bytes: int = 0
     tags: set[str] = field(default_factory=set)
     steps: tuple[int, int] | None = None
 
     def add(self, batch: Batch) -> None:
         """Adds a batch."""
         self.nbytes += batch.end_offset - batch.offset
-        if batch.kind != SUMMARY:
-            return
-        self.records += len(batch)
         for (kind, tag), span in batch.series().items():
             if kind != SCALAR or tag.startswith(EVALUATION):
                 continue
             self.scalars += span.values
-            self.scalar_bytes += span.values * (len(tag) + _VALUE_BYTES)
             self.tags.add(tag)
             low, high = self.steps or (span.first_step, span.last_step)
             self.steps = min(low, span.first_step), max(high, span.last_step)
@@ -102,22 +93,13 @@ class Piece:
         if self.steps is None:
             return Widths(0, reduction)
         low, high = self.steps
-        wanted = (self.scalar_bytes + self.records * _RECORD_BYTES) / reduction
         shift = 0
         # One bucket holds all of its steps, or is so wide that it hardly ever cuts them.
         most = min((low ^ high).bit_length(), (high - low).bit_length() + 3, 62)
-        while shift < most and self._estimate(high - low, shift) > wanted:
+        most_buckets = self.scalars / reduction / (_PER_BUCKET * len(self.tags))
+        while shift < most and ((high - low) >> shift) + 1 > most_buckets:
             shift += 1
         return Widths(shift, reduction)
-
-    def _estimate(self, span: int, shift: int) -> float:
-        """Returns about how many bytes of scalars stay with buckets of `2**shift` steps."""
-        buckets = (span >> shift) + 1
-        tags = len(self.tags)
-        points = min(self.scalars, _PER_BUCKET * buckets * tags)
-        # The first and the last points of all series share a record.
-        records = min(self.records, buckets * (2 + 2 * tags))
-        return points * self.scalar_bytes / self.scalars + records * _RECORD_BYTES
 
 
 @dataclass

@@ -419,7 +419,7 @@ def test_reductions_grow_with_age_and_meet_the_target() -> None:
 
 def test_no_bucket_is_wider_than_a_file_can_state() -> None:
     steps = (0, (1 << 63) - 1)
-    piece = Piece(records=9, scalars=9, scalar_bytes=99, tags={"loss"}, steps=steps)
+    piece = Piece(scalars=9, tags={"loss"}, steps=steps)
     assert piece.widths(1e9).scalars == 62
 
 
