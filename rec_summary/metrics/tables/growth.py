@@ -60,9 +60,9 @@ class RowAges(State):
 
     _settings = ("rows",)
 
-    def __init__(self, rows: Integers | None = None) -> None:
+    def __init__(self, rows: Integers) -> None:
         """Starts at time 0, with no row looked up."""
-        self.rows = np.zeros(0, np.int64) if rows is None else rows.astype(np.int64)
+        self.rows = rows.astype(np.int64)
         self.latest: Integers = np.full(len(self.rows), NEVER, np.int64)
         self.now = 0
 

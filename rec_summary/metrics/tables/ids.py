@@ -45,10 +45,8 @@ def classify(ids: npt.ArrayLike, size: int | None, unknown_id: int | None) -> Ta
     array: Array = np.asarray(ids)
     if size is None and array.size and array.dtype.kind in "USO":
         array = hash_strings(array)
-    if array.dtype.kind not in "iu":
-        if array.size:
-            raise TypeError(three_part("the dtype of the ids", array.dtype, "an integer dtype"))
-        array = array.astype(np.intp)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(three_part("the dtype of the ids", array.dtype, "an integer dtype"))
     # numpy indexes with 64 bits. As unsigned numbers negative ids are too large, so that one
     # comparison is enough.
     rows = array.astype(np.intp).ravel()

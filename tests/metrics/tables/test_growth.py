@@ -43,6 +43,14 @@ def test_the_age_of_a_row_is_the_time_since_its_last_lookup() -> None:
     assert ages.quantiles((0.0, 1.0)) == [0, 150]
 
 
+def test_of_several_ranks_the_latest_lookup_of_a_row_counts() -> None:
+    ages, other = RowAges(np.arange(2)), RowAges(np.arange(2))
+    ages.touch(np.array([True, False]), 100)
+    other.touch(np.array([False, True]), 250)
+    ages.merge(other)
+    assert ages.quantiles((0.0, 1.0)) == [0, 150]
+
+
 @pytest.mark.parametrize("ids", [10, 3000, 20_000])
 def test_the_number_of_ids_before_hashing_is_estimated_with_their_collisions(ids) -> None:
     random = np.random.default_rng(ids)

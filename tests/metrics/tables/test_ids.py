@@ -28,6 +28,11 @@ def test_every_id_is_of_one_kind(ids: np.ndarray, size: int | None, unknown_id: 
     )
 
 
+def test_an_unknown_id_that_is_a_row_is_not_out_of_range() -> None:
+    found = classify([1, 9, 1], 5, 1)
+    assert (found.rows.tolist(), found.unknown, found.out_of_range) == ([1, 1], 2, 1)
+
+
 def test_a_column_of_a_matrix() -> None:
     matrix = np.arange(12, dtype=np.int32).reshape(4, 3)
     assert classify(matrix[:, 1], 5, None).rows.tolist() == [1, 4]
