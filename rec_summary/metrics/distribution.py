@@ -9,14 +9,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.arrays import Array, Flags, Floats, Integers
+from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings, mix
 from rec_summary.metrics.state import MOST_WEIGHT, State, Stored, on_weight_grid
 
-SMOOTHING: Final = 0.5
-_FEW: Final = 16  # edges
+_SMOOTHING: Final = 0.5  # added to each count: the prior of Jeffreys
 _MOST_BUCKETS: Final = 2**20
 _MOST_CATEGORIES: Final = 4096
 _LEAST_COUNT: Final = 5  # of a category in a reference; of fewer, chance decides
@@ -98,20 +97,15 @@ class Distribution(State):
             usable = (weights >= 0) & (weights <= MOST_WEIGHT)
             weights = on_weight_grid(np.where(usable, weights, 0.0))
             weights = np.repeat(weights, flat.size // len(weights))
-        if not self.buckets and self.edges.size <= _FEW:
-            self._count_few(flat.astype(np.float64), weights)
+        if not self.buckets:
+            self._count_numbers(flat.astype(np.float64), weights)
             return
-        if self.buckets:
-            places = self._bins_of(flat.astype(np.int64))
-        else:
-            numbers = flat.astype(np.float64)
-            places = np.searchsorted(self.edges, numbers, side="right")
-            places[np.isnan(numbers)] = self.counts.size - 1
+        places = self._bins_of(flat.astype(np.int64))
         self.counts += np.bincount(places, weights, self.counts.size)
-        self.squares += _squares(weights, places < self.counts.size - 1)
+        self.squares += flat.size if weights is None else (weights**2).sum()
 
-    def _count_few(self, numbers: Floats, weights: Floats | None) -> None:
-        """Counts numbers between few edges: many times as fast as looking for their places."""
+    def _count_numbers(self, numbers: Floats, weights: Floats | None) -> None:
+        """Counts numbers: between few edges many times as fast as looking for their places."""
         present = numbers == numbers  # NaN is not equal to itself
         above = [present, *(numbers >= edge for edge in self.edges.tolist())]
         *sums, missing = (
@@ -121,7 +115,7 @@ class Distribution(State):
         # Sums of weights up to 2**33 are exact in any order; larger ones may fall by rounding.
         self.counts[:-1] += np.maximum(-np.diff([*sums, 0.0]), 0.0)
         self.counts[-1] += missing
-        self.squares += _squares(weights, present)
+        self.squares += sums[0] if weights is None else (weights**2)[present].sum()
 
     def _bins_of(self, numbers: Integers) -> npt.NDArray[np.intp]:
         """Returns the bins of categories."""
@@ -163,11 +157,6 @@ class Distribution(State):
         return new
 
 
-def _squares(weights: Floats | None, present: Flags) -> float:
-    """Returns the sum of the squares of the weights of chosen values; each is 1 if None."""
-    return np.count_nonzero(present) if weights is None else float((weights**2)[present].sum())
-
-
 def categories_of(values: Array, buckets: int) -> Distribution:
     """Returns an empty distribution for integers or strings like these values.
 
@@ -191,23 +180,17 @@ def categories_of(values: Array, buckets: int) -> Distribution:
     )
 
 
-def psi(
-    reference: Array,
-    counts: Array,
-    smoothing: float = SMOOTHING,
-) -> float:
+def psi(reference: Array, counts: Array) -> float:
     """Returns the population stability index of counts against a reference.
 
     The sum of ``(q - p) * ln(q / p)`` over the bins that are not empty on both sides, with
-    the shares p and q of the smoothed counts, ``(count + smoothing) / (total + smoothing * bins)``.
-    Without smoothing it is infinite if a bin is empty on one side only. A common reading: 0.1 is a
-    small shift, 0.25 a large one.
+    the shares p and q of the smoothed counts, ``(count + 0.5) / (total + 0.5 * bins)``. A common
+    reading: 0.1 is a small shift, 0.25 a large one.
     Kullback and Leibler, On information and sufficiency, 1951 (their J).
 
     Args:
         reference: Counts, (k,).
         counts: Counts in the same bins, (k,).
-        smoothing: A number added to each count; one half is the prior of Jeffreys.
 
     Returns:
         The index, at least 0; NaN if either side is empty.
@@ -216,11 +199,10 @@ def psi(
         return math.nan
     occurred = (reference > 0) | (counts > 0)
     reference, counts = reference[occurred], counts[occurred]
-    p = (reference + smoothing) / (reference.sum() + smoothing * reference.size)
-    q = (counts + smoothing) / (counts.sum() + smoothing * counts.size)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = np.where(p == q, 0.0, (q - p) * (np.log(q) - np.log(p)))
-    return float(parts.sum())
+    p, q = (
+        (side + _SMOOTHING) / (side.sum() + _SMOOTHING * side.size) for side in (reference, counts)
+    )
+    return float(((q - p) * (np.log(q) - np.log(p))).sum())
 
 
 def psi_by_chance(reference: Array, counts: Array) -> float:

@@ -28,8 +28,7 @@ from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.state import State, Stored, check_same, nested
 
 LABEL: Final = "label"
-_BUCKETS: Final = 256
-_BINS: Final = 10
+_BUCKETS: Final = 256  # for the rest of the categories, and values up to which each has a bin
 
 
 class Drift(State):
@@ -146,23 +145,18 @@ class ReferenceBuilder(State):
     It keeps their values, because the edges of the bins depend on all of them.
     """
 
-    _settings = ("_examples", "_bins", "_buckets")
+    _settings = ("_examples",)
 
-    def __init__(self, examples: int, bins: int = _BINS, buckets: int = _BUCKETS) -> None:
+    def __init__(self, examples: int) -> None:
         """Starts empty.
 
         Args:
             examples: The number of examples.
-            bins: The number of bins of equal frequency for numbers.
-            buckets: The number of buckets for the rest of the categories, and the number of
-                different values up to which each has its own bin.
 
         Raises:
-            TypeError, ValueError: An argument is not an int, or too small.
+            TypeError, ValueError: It is not an int of at least 1.
         """
         self._examples = check_int("examples", examples, 1)
-        self._bins = check_int("bins", bins, 2)
-        self._buckets = check_int("buckets", buckets, 2)
         self._columns: dict[str, list[Array]] = {}
         self._weights: list[Array] = []
         self._have = 0
@@ -222,9 +216,9 @@ class ReferenceBuilder(State):
             if name == LABEL:
                 distribution = Distribution([0.5])
             elif values.dtype.kind in "iub":
-                distribution = categories_of(values, self._buckets)
+                distribution = categories_of(values, _BUCKETS)
             elif np.isfinite(values).any():
-                distribution = Distribution(edges_of(values, self._bins))
+                distribution = Distribution(edges_of(values))
             else:  # the other columns have a reference all the same
                 distribution = Distribution([0.0])
             distribution.add(values, weights)
@@ -234,7 +228,7 @@ class ReferenceBuilder(State):
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, the names of the columns, their values, and the weights."""
         arrays: dict[str, Array] = {
-            "settings": np.array([self._examples, self._bins, self._buckets, self._have], np.int64),
+            "settings": np.array([self._examples, self._have], np.int64),
             "columns": np.array(list(self._columns), np.str_),
             "weights": np.concatenate([np.zeros(0), *self._weights]),
         }
@@ -244,8 +238,8 @@ class ReferenceBuilder(State):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ReferenceBuilder:
-        *settings, have = arrays.sums("settings", np.int64, (4,)).tolist()
-        new = cls(*settings)
+        examples, have = arrays.sums("settings", np.int64, (2,)).tolist()
+        new = cls(examples)
         new._have = have
         weights = arrays.take("weights", np.float64, (None,), finite=False)
         new._weights = [weights] if weights.size else []

@@ -16,39 +16,37 @@ from rec_summary.metrics.state import State, Stored
 from rec_summary.metrics.tags import quantile_tags
 
 _QUANTILES: Final = (0.5, 0.9, 0.99)
+_ACCURACY: Final = 0.01
+# A bin covers the numbers within the accuracy of its value.
+_LOG_STEP: Final = math.log((1 + _ACCURACY) / (1 - _ACCURACY))
 
 
 class LogHistogram(State):
     """Counts of positive numbers; a mergeable state.
 
-    Quantiles between the bounds have a relative error of at most `accuracy`. Numbers up to the
-    lower bound, zero and negative ones included, count as the smallest number seen. Numbers above
-    the upper bound count as the largest.
+    Quantiles between the bounds have a relative error of at most 1 %. Numbers up to the lower
+    bound, zero and negative ones included, count as the smallest number seen. Numbers above the
+    upper bound count as the largest.
 
     Attributes:
         low: The lower bound.
         high: The upper bound.
-        accuracy: The relative error.
         counts: The number of values up to `low`, in each bin, and above `high`.
         least: The smallest number seen; infinite when there was none.
         largest: The largest number seen; minus infinity when there was none.
 
     Raises:
-        ValueError: A bound or the accuracy is out of range.
+        ValueError: A bound is out of range.
     """
 
-    _settings = ("low", "high", "accuracy")
+    _settings = ("low", "high")
     _sums = ("counts",)
 
-    def __init__(self, low: float, high: float, accuracy: float = 0.01) -> None:
+    def __init__(self, low: float, high: float) -> None:
         if not 0 < low < high < math.inf:
             raise ValueError(three_part("low, high", (low, high), "0 < low < high, finite"))
-        if not 0.0001 <= accuracy <= 0.5:
-            raise ValueError(three_part("accuracy", accuracy, "a number from 0.0001 to 0.5"))
-        self.low, self.high, self.accuracy = float(low), float(high), float(accuracy)
-        # A bin covers the numbers within `accuracy` of its value.
-        self._log_step = math.log((1 + accuracy) / (1 - accuracy))
-        bins = math.ceil((math.log(high) - math.log(low)) / self._log_step)
+        self.low, self.high = float(low), float(high)
+        bins = math.ceil((math.log(high) - math.log(low)) / _LOG_STEP)
         self.counts = np.zeros(bins + 2, np.int64)
         self.least, self.largest = math.inf, -math.inf
 
@@ -64,7 +62,7 @@ class LogHistogram(State):
         if not numbers.size:
             return
         inside = np.clip(numbers, self.low, self.high)
-        places = 1 + ((np.log(inside) - math.log(self.low)) / self._log_step).astype(np.intp)
+        places = 1 + ((np.log(inside) - math.log(self.low)) / _LOG_STEP).astype(np.intp)
         np.minimum(places, self.counts.size - 2, out=places)
         places[numbers <= self.low] = 0
         places[numbers > self.high] = self.counts.size - 1
@@ -87,8 +85,8 @@ class LogHistogram(State):
             return self.least
         if place == self.counts.size - 1:
             return self.largest
-        upper = math.log(self.low) + place * self._log_step
-        value = math.exp(upper) * (1 - self.accuracy)
+        upper = math.log(self.low) + place * _LOG_STEP
+        value = math.exp(upper) * (1 - _ACCURACY)
         return min(max(value, self.least), self.largest)
 
     def report(self, name: str) -> dict[str, float]:
@@ -98,14 +96,14 @@ class LogHistogram(State):
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, the counts and the extremes."""
         return {
-            "settings": np.array([self.low, self.high, self.accuracy]),
+            "settings": np.array([self.low, self.high]),
             "counts": self.counts.copy(),
             "extremes": np.array([self.least, self.largest]),
         }
 
     @classmethod
     def _restored(cls, arrays: Stored) -> LogHistogram:
-        new = cls(*arrays.take("settings", np.float64, (3,)).tolist())
+        new = cls(*arrays.take("settings", np.float64, (2,)).tolist())
         new._take_contents(arrays)
         least, largest = arrays.take("extremes", np.float64, (2,), finite=False).tolist()
         if not (least <= largest if new.count else (least, largest) == (math.inf, -math.inf)):

@@ -112,11 +112,6 @@ def test_psi_is_the_formula(p: np.ndarray, q: np.ndarray) -> None:
     assert found == pytest.approx(psi(q, p))
 
 
-def test_psi_without_smoothing() -> None:
-    assert psi(np.array([5, 0]), np.array([5, 1]), 0) == math.inf
-    assert psi(np.array([5, 0]), np.array([9, 0]), 0) == 0
-
-
 def test_psi_of_two_samples_of_one_distribution_is_what_chance_says() -> None:
     random = np.random.default_rng(5)
     shares = random.dirichlet(np.full(10, 5.0))
@@ -135,6 +130,7 @@ def test_edges_of_a_sample(values: np.ndarray, bins: int) -> None:
     assert (np.diff(edges) > 0).all()
     found = Distribution(edges)
     found.add(values)
+    assert found.counts[0] > 0 or edges.size == 1  # a bin below all values says nothing
     if np.unique(values).size == values.size >= 10 * bins:
         assert found.counts[:-1].max() <= math.ceil(values.size / bins) + 2
 

@@ -62,8 +62,8 @@ def test_copies_and_arrays_are_independent() -> None:
 
 
 def test_other_settings_are_not_merged() -> None:
-    with pytest.raises(ValueError, match="accuracy of a state to merge"):
-        state([1.0]).merge(LogHistogram(1e-6, 1e5, 0.02))
+    with pytest.raises(ValueError, match="setting high of a state to merge"):
+        state([1.0]).merge(LogHistogram(1e-6, 1e4))
 
 
 def test_missing_and_invalid_arrays() -> None:
@@ -77,7 +77,7 @@ def test_invalid_extremes(extremes: list[float]) -> None:
         LogHistogram.from_arrays(arrays)
 
 
-@pytest.mark.parametrize("wrong", [(0, 1), (2, 1), (1, math.inf), (1, 2, 0.9)])
+@pytest.mark.parametrize("wrong", [(0, 1), (2, 1), (1, math.inf)])
 def test_invalid_bounds(wrong: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="is invalid"):
         LogHistogram(*wrong)

@@ -71,17 +71,17 @@ _NO_LOSS: Arrays = {
     },
 }
 _HISTOGRAM: Arrays = {
-    "settings": np.array([1.0, 2.0, 0.1]),
+    "settings": np.array([1.0, 1.08]),
     "counts": _ints(1, 0, 2, 0, 0, 1),
     "extremes": np.array([0.5, 3.0]),
 }
 _STEPS: Arrays = {
-    "settings": np.array([1e-6, 1e5, 0.01]),
+    "settings": np.array([1e-6, 1e5]),
     "counts": _filled(1269, {700: 2}, np.int64),
     "extremes": np.array([1.0, 1.5]),
 }
 _LAGS: Arrays = {
-    "settings": np.array([1e-3, 1e9, 0.01]),
+    "settings": np.array([1e-3, 1e9]),
     "counts": _filled(1384, {0: 1, 500: 1}, np.int64),
     "extremes": np.array([-2.0, 20.0]),
 }
@@ -166,7 +166,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
     "reference builder": (
         "ReferenceBuilder",
         {
-            "settings": _ints(10, 5, 256, 2),
+            "settings": _ints(10, 2),
             "columns": np.array(["label", "country"]),
             "weights": np.array([1.0, 0.5]),
             "values.0": np.array([0, 1], np.float32),
