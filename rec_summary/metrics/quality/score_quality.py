@@ -72,8 +72,8 @@ def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrC
         false_positives=fp,
         true_negatives=others[0] - fp,
         false_negatives=clicks[0] - tp,
-        precision=_ratio(tp, tp + fp, 0.0),
-        recall=_ratio(tp, np.full_like(tp, clicks[0]), 0.0),
+        precision=_ratio(tp, tp + fp),
+        recall=_ratio(tp, np.full_like(tp, clicks[0])),
     )
 
 
@@ -99,7 +99,7 @@ def threshold_at(order: ScoreOrder, precision: float) -> Threshold:
     cells = order.scored()
     clicks, others = _from_above(cells.positives)[:-1], _from_above(cells.negatives)[:-1]
     # A quotient, as a product of the precision may be rounded to above the clicks.
-    is_precise = _ratio(clicks, clicks + others, 0.0) >= precision
+    is_precise = _ratio(clicks, clicks + others) >= precision
     reached = np.flatnonzero(cells.apart & is_precise)
     if not len(reached):
         return Threshold(math.nan, math.nan)
@@ -120,11 +120,11 @@ def average_precision(order: ScoreOrder) -> float:
     weights = clicks + others
     clicks_above = _from_above(clicks)[1:]
     weights_above = clicks_above + _from_above(others)[1:]
-    last = _ratio(clicks_above + clicks, weights_above + weights, 0.0)
+    last = _ratio(clicks_above + clicks, weights_above + weights)
     # The mean of (clicks_above + x * clicks) / (weights_above + x * weights) over x from 0 to 1.
-    growth = _ratio(clicks, weights, 0.0)
-    slower = _ratio(clicks_above - weights_above * growth, weights, 0.0)
-    mean = growth + slower * np.log1p(_ratio(weights, weights_above, 0.0))
+    growth = _ratio(clicks, weights)
+    slower = _ratio(clicks_above - weights_above * growth, weights)
+    mean = growth + slower * np.log1p(_ratio(weights, weights_above))
     return float(np.average(np.where(cells.exact, last, mean), weights=clicks))
 
 
@@ -219,17 +219,16 @@ def reliability(order: ScoreOrder, groups: int = 10) -> Reliability:
     )
 
 
-def expected_calibration_error(order: ScoreOrder, groups: int = 10) -> float:
-    """Returns the mean absolute difference of predicted and observed click rate over groups.
+def expected_calibration_error(order: ScoreOrder) -> float:
+    """Returns the mean absolute difference of predicted and observed click rate over ten groups.
 
     Source: Naeini et al. 2015, "Obtaining Well Calibrated Probabilities Using Bayesian Binning";
     groups of equal weight as in Nixon et al. 2019, "Measuring Calibration in Deep Learning".
 
     Args:
         order: The counts.
-        groups: As in `reliability`.
     """
-    curve = reliability(order, groups)
+    curve = reliability(order)
     if len(curve.weights) == 0:
         return math.nan
     return float(np.average(np.abs(curve.predicted - curve.observed), weights=curve.weights))
@@ -246,5 +245,6 @@ def _entropy(clicks: float, others: float) -> float:
     return -(clicks * math.log(clicks / total) + others * math.log(others / total))
 
 
-def _ratio(above: Floats, below: Floats, otherwise: float) -> Floats:
-    return np.divide(above, below, out=np.full_like(above, otherwise), where=below > 0)
+def _ratio(above: Floats, below: Floats) -> Floats:
+    """Returns quotients; 0 where `below` is 0."""
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

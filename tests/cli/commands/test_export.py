@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +18,7 @@ from rec_summary.tensorboard.event_files.logdir import LogDir
 from tests.support import event_files
 from tests.support.command import PROGRAM, end, environment, flat, python, run, start
 from tests.support.event_files import shown
-from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
+from tests.support.record_dirs import event, histo, scalar, summary_name, tree, write_segment
 from tests.support.waiting import eventually
 
 
@@ -36,9 +38,34 @@ def logdir(tmp_path: Path) -> Path:
 def test_an_export_says_what_it_did(source: Path, logdir: Path) -> None:
     done = run("export", source, logdir)
     assert done.returncode == 0
-    assert done.stdout.startswith(f"Exported {source} to {logdir}: 1 run, 5 records in 2 files, ")
-    assert "  exported: 3 scalar\n" in done.stdout
+    first, exported, see, page = done.stdout.splitlines()
+    assert first.startswith(f"Exported {source} to {logdir}: 1 run, 5 records in 2 files, ")
+    assert exported == "  exported: 3 scalar"
+    assert see == f"To see it: tensorboard --logdir {logdir}"
+    assert page.startswith("  http://localhost:6006/?pinnedCards=")
     assert re.fullmatch(r"exporting run \(0 bytes of \d+ bytes read\)\n", done.stderr)
+
+
+def test_notes_are_printed_and_a_page_without_scalars_is_not(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", *(event(step, histo("w", [step])) for step in (2, 1)))
+    which = [str(tmp_path / "run"), str(tmp_path / "logs"), "--tags", "w"]
+    done = CliRunner().invoke(export, which)
+    assert "  note: run run: steps go back (first from 2 to 1)" in done.output
+    assert "To see it" not in done.output
+
+
+def test_only_chosen_tags_are_at_the_top_of_the_page(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", event(1, scalar("eval/auc", 1), scalar("loss", 1)))
+    which = [str(tmp_path / "run"), str(tmp_path / "logs"), "--tags", "auc"]
+    page = unquote(CliRunner().invoke(export, which).output.partition("To see it")[2])
+    assert ("eval/auc" in page, "loss" in page) == (True, False)
+
+
+def test_json_says_what_was_done(source: Path, logdir: Path) -> None:
+    done = CliRunner().invoke(export, [str(source), str(logdir), "--json"])
+    found = json.loads(done.stdout)
+    assert (found["source"], found["destination"]) == (str(source), str(logdir))
+    assert (found["exported"], found["problem_count"]) == ({"scalar_value": 3}, 0)
 
 
 def test_a_replaced_run_asks_for_a_restart_of_tensorboard(source: Path, logdir: Path) -> None:
@@ -88,6 +115,7 @@ def test_problems_cannot_play_tricks_on_a_terminal(source: Path, logdir: Path) -
         (["records/run", "records"], "two directories of which neither is in the other"),
         (["records", "records"], "two directories of which neither is in the other"),
         (["records", "logs", "--tags", "("], "a regular expression that compiles"),
+        (["records", "logs", "--ranks", "5"], "ranks that a run has; there are: 0"),
         (["records", "logs", "--runs", "x*"], "a pattern that matches a run; there are: run"),
     ],
 )
@@ -209,6 +237,8 @@ def test_tables_are_exported(three_runs: Path, tmp_path: Path, form: str) -> Non
     done = run("export", three_runs, tmp_path / "out", "--format", form)
     assert done.returncode == 0
     assert f"{tmp_path / 'out' / 'scalars'}.{form}: 9 rows" in done.stdout
+    assert "without a table" not in done.stdout
+    assert "To see it" not in done.stdout
     assert (tmp_path / "out" / f"lineage.{form}").stat().st_size > 0
 
 
