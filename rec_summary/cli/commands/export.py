@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shlex
 import threading
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from rec_summary.cli.output import (
     size_of,
     with_urls,
 )
+from rec_summary.errors import three_part
 from rec_summary.series import DASHBOARDS
 
 if TYPE_CHECKING:
@@ -187,6 +189,10 @@ def _check_combination(given: Mapping[str, Any]) -> None:
         raise click.UsageError("--every needs --format parquet --follow")
     if is_dataset and with_urls(given["destination"]) != given["destination"]:
         raise click.UsageError("--format parquet --follow needs a local DEST; copy it from there")
+    destination = given["destination"]
+    if destination.endswith((".csv", ".jsonl", ".parquet")) and not os.path.isdir(destination):
+        expected = "a directory; with --format csv, jsonl or parquet, it gets a file for each table"
+        raise click.UsageError(three_part("DEST", destination, expected))
     for name in ("checkpoint", "labels"):
         if given[name] is not None and given["projector"] is None:
             raise click.UsageError(f"--{name} needs --projector")

@@ -46,6 +46,16 @@ def test_an_export_says_what_it_did(source: Path, logdir: Path) -> None:
     assert re.fullmatch(r"exporting run \(0 bytes of \d+ bytes read\)\n", done.stderr)
 
 
+def test_the_name_of_a_table_file_is_no_directory(source: Path, tmp_path: Path) -> None:
+    for options in ([], ["--format", "csv"]):
+        done = CliRunner().invoke(export, [str(source), str(tmp_path / "loss.csv"), *options])
+        assert done.exit_code == 2
+        assert "DEST is invalid. Received:" in flat(done.output)
+        assert "loss.csv" in done.output
+        assert "a file for each table" in flat(done.output)
+    assert [path.name for path in tmp_path.iterdir()] == ["records"]
+
+
 def test_notes_are_printed_and_a_page_without_scalars_is_not(tmp_path: Path) -> None:
     write_segment(tmp_path / "run", *(event(step, histo("w", [step])) for step in (2, 1)))
     which = [str(tmp_path / "run"), str(tmp_path / "logs"), "--tags", "w"]
