@@ -240,11 +240,11 @@ class TensorBoardRun(RunOutput):
         """Writes an image without content under each tag that may have none since a restart.
 
         The image page of TensorBoard's Python loader fails for all runs if there is a tag without
-        any event. An event without a sample is shown on no page.
+        any event. Its other loader forgets the images of a tag from the step of a new event on. An
+        event without a sample is shown on no page.
         """
         for tag, restart in self._emptied.items():
-            step = max(restart.step, self._buffer.step or restart.step)
-            self._file.write(step, restart.origin.wall_time, [no_image(tag)])
+            self._file.write(restart.step, restart.origin.wall_time, [no_image(tag)])
         self._emptied.clear()
 
     def _write_framed(self, batch: Batch) -> bool:
