@@ -14,7 +14,6 @@ arrive, are polled: those that changed last every time, and the others in turn.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import os
@@ -56,7 +55,6 @@ class _Directory:
     depth: int = 0  # below the source
     changed: float = -1.0  # its time of modification when it was listed
     listed: float = -1.0  # when that was, by the same clock
-    names: int = 0  # a hash of all names in it
     below: Sequence[str] = ()
     files: tuple[RecordFile, ...] = ()
     newest: tuple[RecordFile, ...] = ()  # of each writer
@@ -87,19 +85,17 @@ class RunPoller:
         Args:
             source: The tree; it need not exist yet.
             clock: Returns the time that directories are stamped with, in seconds.
-            noticed: Called with all that is in a local directory whenever its names have changed.
+            noticed: Called with all that is in a local directory whenever it is listed.
         """
         self.source = path_or_url(source)
         self._clock = clock
         self._noticed = noticed
         self._directories: dict[str, _Directory] = {}
         self._watch = DirectoryWatch()
-        self._without: dict[str, None] = {}  # directories without records
         self._gone: list[str] = []  # paths that were runs
         self._next_list = -math.inf  # when a URL is listed again, by the monotonic clock
         self._again: set[str] = set()  # the paths of runs
-        # When something was last written to a run, by its path, in ascending order.
-        self._recent: dict[str, float] = {}
+        self._recent: dict[str, float] = {}  # when something was last written to a run, by its path
         self._others: Iterator[str] = iter(())
         self._watched_others: Iterator[str] = iter(())
         self._turned = clock()  # until when watched directories have had their turn
@@ -143,8 +139,6 @@ class RunPoller:
             directory = self._directories[path]
             if self._has_changed(path, directory) or path in again:
                 changed.append(self._run(path, directory))
-        if changed:
-            self._recent = dict(sorted(self._recent.items(), key=lambda item: item[1]))
         return sorted(changed, key=_in_order)
 
     def again(self, run: Run) -> None:
@@ -173,7 +167,6 @@ class RunPoller:
         self._next_list = now + _LIST_SECS
         try:
             runs = find_runs(url)
-            self._failure = ""
         except NotFoundError:
             runs = []
         except SourceError as error:
@@ -183,6 +176,7 @@ class RunPoller:
                     "rec_summary: the list of runs is not up to date, trying again: %s", error
                 )
             return []
+        self._failure = ""
         again, self._again = self._again, set()
         changed = []
         for run in runs:
@@ -230,19 +224,18 @@ class RunPoller:
     def _polled(self) -> Iterator[str]:
         """Yields the directories that are not watched, as far as it is their turn."""
         if len(self._directories) == len(self._watch):
-            self._recent.clear()
             return
         limit = self._clock() - _RECENT_SECS
-        while len(self._recent) > _MOST_CHECKED // 2:
-            oldest = next(iter(self._recent))
-            if self._recent[oldest] >= limit:
-                break
-            del self._recent[oldest]
+        newest_first = sorted(self._recent, key=self._recent.__getitem__, reverse=True)
+        for path in newest_first[_MOST_CHECKED // 2 :]:
+            if self._recent[path] < limit:
+                del self._recent[path]
         turn = list(self._turn(max(_MOST_CHECKED // 2, self._checks // _LONGEST_TURN)))
         if not turn:
             self._others = iter([path for path in self._directories if path not in self._watch])
         # New runs appear in directories without records.
-        for path in itertools.chain(self._without, self._recent, turn):
+        without = [path for path, known in self._directories.items() if not known.files]
+        for path in (*without, *self._recent, *turn):
             if path not in self._watch:
                 yield path
 
@@ -275,16 +268,11 @@ class RunPoller:
         # The clock can be set back.
         if changed != known.changed or unsettled or abs(now - known.listed) > _RESCAN_SECS:
             try:
-                entries = list_directory(path)
-                names = hash(tuple(entry.name for entry in entries))
-                # Which files a compacted one replaces is in that file.
-                made = any(file.name.last is not None for file in known.files)
-                if names != known.names or made or known.listed < 0:
-                    self._take(path, known, entries)
+                self._take(path, known, list_directory(path))
             except OSError as error:
                 self._lose(path, error)
                 return
-            known.names, known.changed, known.listed = names, changed, now
+            known.changed, known.listed = changed, now
             known.is_new = True
         yield path
         for below in known.below if known.depth < DEEPEST else ():
@@ -317,12 +305,8 @@ class RunPoller:
             self._noticed(entry)
         for removed in set(known.below).difference(below):
             self._forget(removed)
-        if files:
-            self._without.pop(path, None)
-        else:
-            self._without[path] = None
-            if known.files:
-                self._gone.append(path)
+        if known.files and not files:
+            self._gone.append(path)
         before = known.checks
         known.files, known.below, known.newest = files, below, _newest(files)
         self._checks += known.checks - before
@@ -358,7 +342,6 @@ class RunPoller:
         known = self._directories.pop(path, None)
         self._watch.remove(path)
         self._recent.pop(path, None)
-        self._without.pop(path, None)
         if known is None:
             return
         self._checks -= known.checks
@@ -368,9 +351,8 @@ class RunPoller:
             self._forget(below)
 
     def _run(self, path: str, directory: _Directory) -> Run:
-        top = self._directories.get(self.source)
-        nested = path == self.source or (top is not None and bool(top.files))
-        return Run(run_name(path, self.source, nested=nested), path, directory.files)
+        name = run_name(path, self.source, nested=self.source in self)
+        return Run(name, path, directory.files)
 
 
 def _newest(files: Sequence[RecordFile]) -> tuple[RecordFile, ...]:

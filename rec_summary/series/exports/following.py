@@ -219,7 +219,6 @@ class Follower:
             what = f"the run cannot be written, and is tried again: {error}"
             self._report.problem(followed.run.path, 0, what)
         followed.retry_at = time.monotonic() + _RETRY_SECS
-        followed.commit_at = math.inf
         if followed.exporter is not None:
             followed.exporter.close()
         followed.exporter = None

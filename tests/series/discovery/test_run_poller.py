@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import ctypes
 import errno
+import logging
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -67,7 +70,10 @@ def test_new_files_and_runs_are_seen(source: Path) -> None:
     write_segment(source / "run", event(2, scalar("loss", 1)))
     write_segment(source / "run" / "below", event(2, scalar("loss", 1)))
     assert names(watch) == ["run", "run/below"]
-    assert [len(run.files) for run in watch.runs()] == [4, 2]
+    write_segment(source / "before", event(2, scalar("loss", 1)))
+    assert names(watch) == ["before"]
+    found = [(run.name, len(run.files)) for run in watch.runs()]
+    assert found == [("before", 2), ("run", 4), ("run/below", 2)]
 
 
 def test_a_run_in_the_source_itself_bears_its_name(source: Path) -> None:
@@ -76,7 +82,9 @@ def test_a_run_in_the_source_itself_bears_its_name(source: Path) -> None:
     assert names(RunPoller(str(source))) == ["records", "records/below"]
 
 
-def test_directories_that_vanish_are_forgotten(source: Path) -> None:
+def test_directories_that_vanish_are_forgotten(
+    source: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
     watch = RunPoller(str(source))
     names(watch)
@@ -85,12 +93,17 @@ def test_directories_that_vanish_are_forgotten(source: Path) -> None:
     assert names(watch) == []
     assert watch.runs() == []
     assert watch.gone() == [str(source / "a" / "run")]
+    assert str(source / "a" / "run") not in watch
     write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
-    assert names(watch) == ["a/run"]
+    [run] = watch.poll()
+    assert run.path in watch
     assert watch.gone() == []
     for path in (source / "a" / "run").iterdir():
         path.unlink()  # the directory itself stays
+    watch.again(run)
     assert names(watch) == []
+    assert run.path not in watch
+    assert caplog.messages == []
     assert watch.gone() == [str(source / "a" / "run")]
 
 
@@ -112,6 +125,9 @@ def test_settled_directories_are_not_listed_again(
     clock.now += 31.0  # a file system may not tell
     names(watch)
     assert len(listed) == 2
+    write_segment(source / "run", event(2, scalar("loss", 1)))
+    assert names(watch) == ["run"]
+    assert len(listed) == 3
 
 
 def test_settled_directories_are_listed_again_when_the_clock_is_set_back(source: Path) -> None:
@@ -171,6 +187,18 @@ def test_a_directory_that_is_gone_is_forgotten_with_all_below(source: Path) -> N
     assert names(watch) == ["a"]
 
 
+def test_a_directory_that_is_replaced_by_a_link_to_it_is_gone(source: Path) -> None:
+    for name in ("run", "run/below"):
+        write_segment(source / name, event(1, scalar("loss", 1)))
+    poller = RunPoller(str(source))
+    assert names(poller) == ["run", "run/below"]
+    (source / "run").rename(source.parent / "moved")
+    (source / "run").symlink_to(source.parent / "moved")
+    assert names(poller) == []
+    assert poller.runs() == []
+    assert poller.gone() == [str(source / "run"), str(source / "run/below")]
+
+
 def test_directories_nested_too_deeply_are_left_out(source: Path) -> None:
     path = str(source)
     for depth in range(1200):
@@ -190,6 +218,7 @@ def test_directories_nested_too_deeply_are_left_out(source: Path) -> None:
 
 def test_a_file_that_is_repaired_is_seen_and_a_run_can_be_asked_for_again(source: Path) -> None:
     path, _ = write_segment(source / "run", event(1, scalar("loss", 1)))
+    write_segment(source / "run", event(2, scalar("loss", 1)))  # it is not the newest file
     watch = RunPoller(str(source))
     [run] = watch.poll()
     os.utime(path, (100.0, 100.0))
@@ -199,6 +228,10 @@ def test_a_file_that_is_repaired_is_seen_and_a_run_can_be_asked_for_again(source
     os.utime(path, (100.0, 100.0))
     assert names(watch) == ["run"]
     assert names(watch) == []
+    path.rename(source / "away")
+    assert names(watch) == []
+    (source / "away").rename(path)
+    assert names(watch) == ["run"]
     watch.again(run)
     assert names(watch) == ["run"]
     assert names(watch) == []
@@ -209,12 +242,14 @@ def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(
 ) -> None:
     """Where nothing can be watched, as on a network file system."""
     monkeypatch.setattr(directory_watch, "_local_devices", set)
+    monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
     files = []
     for number in range(20):
-        path, _ = write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
-        os.utime(path, (number, number))
-        files.append(path)
-    monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
+        written = write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
+        for path in written:
+            os.utime(path, (number * 7 % 20, number * 7 % 20))  # run_17 was written to last
+        files.append(written[0])
+    checked = _checked(monkeypatch)
     clock = Clock()
     watch = RunPoller(str(source), clock)
     assert len(names(watch)) == 20
@@ -225,47 +260,65 @@ def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(
             file.write(b"more")
 
     def seen(most: int) -> list[str]:
-        return sorted(name for _ in range(most) for name in names(watch))
+        checked.clear()
+        found = sorted(name for _ in range(most) for name in names(watch))
+        assert len(checked) <= most * 7  # the source, four runs, two in turn
+        return found
 
-    grow(18)
-    assert names(watch) == ["run_18"]  # written to lately
+    for number in (17, 14, 11, 8):  # written to lately
+        clock.now += 100
+        grow(number)
+        assert seen(1) == [f"run_{number:02}"]
+    clock.now += 100
     grow(3)
-    assert seen(8) == ["run_03"]  # when its turn comes
+    assert seen(12) == ["run_03"]  # when its turn comes
     grow(3)
-    assert names(watch) == ["run_03"]
+    assert seen(1) == ["run_03"]
+    grow(17)
+    assert seen(1) == []  # four others were written to later
+    assert seen(11) == ["run_17"]
     write_segment(source / "later", event(1, scalar("loss", 1)))
     assert names(watch) == ["later"]
+    every = [f"run_{number:02}" for number in range(20)]
     for number in range(20):  # all of them are written to
         grow(number)
-    assert seen(8) == [f"run_{number:02}" for number in range(20)]
+    assert sorted(name for _ in range(13) for name in names(watch)) == every
     for number in range(20):
         grow(number)
-    assert len(names(watch)) == 20
+    assert names(watch) == every
     shutil.rmtree(files[5].parent)
-    assert seen(8) == []
+    assert names(watch) == []
     assert watch.gone() == [str(files[5].parent)]
     assert len(watch.runs()) == 20
+
+
+def _checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Returns a list that gets the directories that pollers check."""
+    checked: list[str] = []
+    check = RunPoller._check
+
+    def checking(poller: RunPoller, path: str, depth: int = 0) -> Iterator[str]:
+        checked.append(path)
+        return check(poller, path, depth)
+
+    monkeypatch.setattr(RunPoller, "_check", checking)
+    return checked
 
 
 class Watched:
     """A poller of a tree that is large enough to be watched, and is.
 
     Attributes:
-        checked: The directories that were checked since `poll` was called, below the source.
+        poller: The poller.
     """
 
     def __init__(self, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not DirectoryWatch().add(str(source.parent), source.stat().st_dev):
+            pytest.skip("this system does not report changes of this directory")
         self._source = source
-        self.checked: list[str] = []
-        check = RunPoller._check
-
-        def checking(poller: RunPoller, path: str, depth: int = 0) -> Iterator[str]:
-            self.checked.append(os.path.relpath(path, source))
-            return check(poller, path, depth)
-
+        self._checked = _checked(monkeypatch)
         monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
         monkeypatch.setattr(run_poller, "_WATCHED_TURN_SECS", 1e9)
-        monkeypatch.setattr(RunPoller, "_check", checking)
         self.poller = RunPoller(str(source))
         for _ in range(100):
             if not self.poll() and set(self.checked) == {"."}:
@@ -274,17 +327,18 @@ class Watched:
             pytest.skip("this system does not allow enough watches")
         pytest.fail("not all directories are watched")
 
+    @property
+    def checked(self) -> list[str]:
+        """The directories that were checked since `poll` was called, below the source."""
+        return [os.path.relpath(path, self._source) for path in self._checked]
+
     def poll(self) -> list[str]:
-        self.checked.clear()
+        self._checked.clear()
         return names(self.poller)
 
 
 @pytest.fixture
 def watched(source: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
-    source.mkdir()
-    status = source.stat()
-    if not DirectoryWatch().add(str(source), status.st_dev):
-        pytest.skip("this system does not report changes of this directory")
     for number in range(20):
         path, _ = write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
         os.utime(path, (number, number))
@@ -306,12 +360,38 @@ def test_of_a_watched_tree_only_what_changes_is_checked(source: Path, watched: W
     assert watched.poll() == []
     write_segment(source / "new" / "below", event(1, scalar("loss", 1)))
     assert watched.poll() == ["new/below"]
+    assert watched.checked == [".", "new", "new/below"]
     write_segment(source / "new" / "below", event(2, scalar("loss", 1)))
     write_segment(source / "new" / "later", event(2, scalar("loss", 1)))
     assert watched.poll() == ["new/below", "new/later"]
     _grow(source, "new/later")
     assert watched.poll() == ["new/later"]
     assert watched.checked == [".", "new/later"]
+
+
+def test_a_large_tree_that_has_no_records_yet_is_watched(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(10):
+        (source / f"run_{number}").mkdir(parents=True)
+    watched = Watched(source, monkeypatch)
+    write_segment(source / "run_3", event(1, scalar("loss", 1)))
+    assert watched.poll() == ["run_3"]
+    assert watched.checked == [".", "run_3"]
+
+
+def test_a_directory_that_is_replaced_by_one_with_the_same_time(
+    source: Path, watched: Watched
+) -> None:
+    """As a copy that keeps the times has it."""
+    for path in (source / "group", source.parent / "new"):
+        write_segment(path / path.name, event(1, scalar("loss", 1)))
+        os.utime(path, (100.0, 100.0))
+    assert watched.poll() == ["group/group"]
+    (source / "group").rename(source.parent / "old")
+    (source.parent / "new").rename(source / "group")
+    assert watched.poll() == ["group/new"]
+    assert watched.poller.gone() == [str(source / "group" / "group")]
 
 
 def test_directories_of_a_watched_tree_that_are_moved_replaced_or_removed(
@@ -360,10 +440,14 @@ def test_directories_that_are_renamed_into_the_place_of_others(
 
 
 def test_a_directory_that_cannot_be_listed_for_a_moment_is_found_again(
-    source: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+    source: Path,
+    watched: Watched,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    write_segment(source / "group" / "run", event(1, scalar("loss", 1)))
-    assert watched.poll() == ["group/run"]
+    for name in ("run", "run/below"):
+        write_segment(source / "group" / name, event(1, scalar("loss", 1)))
+    assert watched.poll() == ["group/run", "group/run/below"]
 
     scandir = os.scandir
 
@@ -377,7 +461,9 @@ def test_a_directory_that_cannot_be_listed_for_a_moment_is_found_again(
         patch.setattr(os, "scandir", failing)
         assert watched.poll() == []
         assert watched.poll() == []
-    assert watched.poll() == ["group/run"]
+    path = source / "group" / "run"
+    assert caplog.messages == [f"rec_summary: {path} is left out: Too many open files"]
+    assert watched.poll() == ["group/run", "group/run/below"]
     write_segment(source / "group" / "run", event(3, scalar("loss", 1)))
     assert watched.poll() == ["group/run"]
 
@@ -392,6 +478,9 @@ def test_what_the_kernel_does_not_report_is_seen_in_turn(
         file.write(b"more")
     assert watched.poll() == []
     monkeypatch.setattr(run_poller, "_WATCHED_TURN_SECS", 600.0)
+    mounts: list[set[int]] = []
+    local = directory_watch._local_devices()
+    monkeypatch.setattr(directory_watch, "_local_devices", lambda: mounts.append(local) or local)
     begun = run_poller.time.time() + 60.0  # so that they are listed again
     seen, checks = [], 0
     for later in range(0, 1300, 10):
@@ -400,6 +489,7 @@ def test_what_the_kernel_does_not_report_is_seen_in_turn(
         checks += len(watched.checked) - 1
     assert seen == ["run_03"]
     assert checks < 100  # not each directory at each poll
+    assert mounts  # which file systems are mounted is looked up again after each turn
 
 
 def test_a_watch_of_a_directory_that_is_not_at_its_path_is_replaced(source: Path) -> None:
@@ -415,6 +505,50 @@ def test_a_watch_of_a_directory_that_is_not_at_its_path_is_replaced(source: Path
     assert watch.add(run, device)
     assert watch.changed() == {run, train}
     assert len(watch) == 0
+    (source / "old" / "later").mkdir()
+    assert watch.changed() == set()  # nobody asks for that directory
+    assert "inotify wd:" not in Path(f"/proc/self/fdinfo/{watch._fd}").read_text()
+
+
+def test_a_directory_that_has_moved_is_watched_once_its_old_place_is_known_to_be_gone(
+    source: Path,
+) -> None:
+    (source / "run").mkdir(parents=True)
+    watch = DirectoryWatch()
+    device, run, moved = source.stat().st_dev, str(source / "run"), str(source / "moved")
+    if not watch.add(run, device):
+        pytest.skip("this system does not report changes of this directory")
+    os.rename(run, moved)
+    assert not watch.add(moved, device)
+    assert watch.changed() == {run}
+    assert watch.add(moved, device)
+    assert watch.changed() == set()
+    (source / "moved" / "later").mkdir()
+    assert watch.changed() == {moved}
+
+
+def test_a_system_that_allows_no_more_watches_is_named_once(
+    source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    source.mkdir()
+    watch = DirectoryWatch()
+    device = source.stat().st_dev
+    if not watch.add(str(source), device):
+        pytest.skip("this system does not report changes of this directory")
+
+    def refused(*_: object) -> int:
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    with caplog.at_level(logging.INFO, logger="rec_summary"):
+        assert not watch.add(str(source / "missing"), device)
+        assert caplog.messages == []
+        monkeypatch.setattr(watch._library, "inotify_add_watch", refused)
+        for name in "ab":
+            assert not watch.add(str(source / name), device)
+    [message] = caplog.messages
+    assert "1 directories are watched; the others are polled" in message
+    assert len(watch) == 1
 
 
 def test_a_mount_whose_name_is_no_text_hides_no_other(
@@ -499,6 +633,25 @@ def test_a_watched_source_that_is_replaced_by_another_directory(
     assert len(watched.poller._watch) == 0
     write_segment(source / "run", event(1, scalar("loss", 1)))
     assert watched.poll() == ["run"]
+
+
+def test_a_watched_source_that_is_a_link_to_another_tree_now(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = [f"run_{number}" for number in range(10)]
+    for name in every:
+        write_segment(source.parent / "first" / name, event(1, scalar("loss", 1)))
+    shutil.copytree(source.parent / "first", source.parent / "second")
+    shutil.rmtree(source.parent / "second" / every.pop())
+    source.symlink_to(source.parent / "first")
+    watched = Watched(source, monkeypatch)
+    source.unlink()
+    source.symlink_to(source.parent / "second")
+    assert watched.poll() == every
+    assert watched.poller.gone()[-1] == str(source / "run_9")
+    _grow(source, "run_7")
+    assert watched.poll() == ["run_7"]
+    assert len(watched.poller._watch) == len(every)
 
 
 def test_links_in_a_watched_tree_are_not_followed(source: Path, watched: Watched) -> None:
@@ -603,4 +756,116 @@ def test_few_directories_of_many_ranks_are_not_asked_for_each_file(
     with grown.open("ab") as file:
         file.write(b"more")
     assert names(poller) == ["run"]
+    fd = poller._watch._fd
+    assert _is_inotify(fd)
     poller.close()
+    assert not _is_inotify(fd)
+
+
+class Store:
+    """Record files at a URL, with a clock that stands where it is put.
+
+    Attributes:
+        now: The monotonic time, in seconds.
+        files: The file system.
+        poller: A poller of the URL.
+        lists: How often the files were listed.
+        error: Raised instead of a list of the files; None for a list.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.lists = 0.0, 0
+        self.error: Exception | None = None
+        self.files = pytest.importorskip("fsspec").filesystem("memory")
+        self.poller = RunPoller("memory://polled")
+        find = type(self.files).find
+
+        def listed(*args: Any, **options: Any) -> Any:
+            self.lists += 1
+            if self.error is not None:
+                raise self.error
+            return find(*args, **options)
+
+        monkeypatch.setattr(type(self.files), "find", listed)
+        monkeypatch.setattr(run_poller, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def put(self, run: str, data: bytes) -> None:
+        self.files.pipe_file(f"/polled/{run}/{summary_name()}", data)
+
+    def poll(self) -> list[str]:
+        """Polls after five seconds: then the files are listed again."""
+        self.now += 5.0
+        return names(self.poller)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    made = Store(monkeypatch)
+    yield made
+    made.files.store.clear()
+
+
+def test_at_a_url_a_run_is_returned_when_it_is_new_has_grown_or_is_asked_for(store: Store) -> None:
+    assert store.poll() == []  # nothing is there yet
+    store.put("a", b"1")
+    store.put("b", b"1")
+    runs = store.poller.runs
+    assert store.poll() == ["a", "b"]
+    assert store.poll() == []
+    store.put("b", b"12")
+    assert store.poll() == ["b"]
+    assert [run.nbytes for run in runs()] == [1, 2]
+    store.poller.again(runs()[0])
+    assert store.poll() == ["a"]
+    assert store.poll() == []
+
+
+def test_runs_that_are_removed_from_a_url_are_gone(store: Store) -> None:
+    for name in "abc":
+        store.put(name, b"1")
+    store.poll()
+    root = "memory://polled"
+    store.files.rm("/polled/b", recursive=True)
+    assert store.poll() == []
+    assert store.poller.gone() == [f"{root}/b"]
+    assert [run.name for run in store.poller.runs()] == ["a", "c"]
+    store.files.rm("/polled", recursive=True)
+    assert store.poll() == []
+    assert sorted(store.poller.gone()) == [f"{root}/a", f"{root}/c"]
+    store.put("b", b"1")
+    assert store.poll() == ["b"]
+    assert store.poller.gone() == []
+
+
+def test_a_url_is_listed_every_five_seconds(store: Store) -> None:
+    store.put("a", b"1")
+    assert names(store.poller) == ["a"]  # the first time at once
+    store.put("b", b"1")
+    store.now = 4.9
+    assert (names(store.poller), store.lists) == ([], 1)
+    store.now = 5.0
+    assert (names(store.poller), store.lists) == (["b"], 2)
+
+
+def test_a_url_that_cannot_be_listed_for_a_while_is_one_warning_and_loses_no_run(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in "ab":
+        store.put(name, b"1")
+    store.poll()
+    store.put("b", b"12")
+    store.poller.again(store.poller.runs()[0])
+    store.error = ConnectionError("no answer")
+    assert (store.poll(), store.poll()) == ([], [])
+    assert [run.name for run in store.poller.runs()] == ["a", "b"]
+    assert store.poller.gone() == []
+    [warning] = caplog.messages
+    assert "the list of runs is not up to date, trying again" in warning
+    assert "no answer" in warning
+    store.error = None
+    assert store.poll() == ["a", "b"]
+    store.files.store.clear()
+    for error in (ConnectionError("no answer"), None, ConnectionError("no answer")):
+        store.error = error
+        assert store.poll() == []
+    assert len(caplog.messages) == 3  # it worked in between, though nothing was there
