@@ -28,6 +28,7 @@ from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.state import State, Stored, check_same, nested
 
 LABEL: Final = "label"
+_BINS: Final = 10  # of equal frequency, for numbers
 _BUCKETS: Final = 256  # for the rest of the categories, and values up to which each has a bin
 
 
@@ -218,7 +219,7 @@ class ReferenceBuilder(State):
             elif values.dtype.kind in "iub":
                 distribution = categories_of(values, _BUCKETS)
             elif np.isfinite(values).any():
-                distribution = Distribution(edges_of(values))
+                distribution = Distribution(edges_of(values, _BINS))
             else:  # the other columns have a reference all the same
                 distribution = Distribution([0.0])
             distribution.add(values, weights)
@@ -228,7 +229,7 @@ class ReferenceBuilder(State):
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, the names of the columns, their values, and the weights."""
         arrays: dict[str, Array] = {
-            "settings": np.array([self._examples, self._have], np.int64),
+            "settings": np.array([self._examples, _BINS, _BUCKETS, self._have], np.int64),
             "columns": np.array(list(self._columns), np.str_),
             "weights": np.concatenate([np.zeros(0), *self._weights]),
         }
@@ -238,7 +239,8 @@ class ReferenceBuilder(State):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ReferenceBuilder:
-        examples, have = arrays.sums("settings", np.int64, (2,)).tolist()
+        examples, bins, buckets, have = arrays.sums("settings", np.int64, (4,)).tolist()
+        check_same("The numbers of bins and of buckets", (_BINS, _BUCKETS), (bins, buckets))
         new = cls(examples)
         new._have = have
         weights = arrays.take("weights", np.float64, (None,), finite=False)

@@ -35,7 +35,7 @@ class Throughput(State):
         self._waited = 0
         self._future = 0
         self._undated = 0
-        self._last_event = -math.inf
+        self._first_event, self._last_event = math.inf, -math.inf  # the first one is only stored
         self._now = -math.inf  # the latest step with an event
 
     def add_steps(
@@ -69,6 +69,7 @@ class Throughput(State):
             lags = now - dated
             self._lags.add_all(lags)
             self._future += int(np.count_nonzero(lags < 0))
+            self._first_event = min(self._first_event, float(dated.min()))
             self._last_event = max(self._last_event, float(dated.max()))
             self._now = max(self._now, now)
 
@@ -94,12 +95,12 @@ class Throughput(State):
         }
 
     def arrays(self) -> dict[str, Array]:
-        """Returns both histograms, the sums, the last event time, and the latest step."""
+        """Returns both histograms, the sums, the first and last event time, and the latest step."""
         return {
             **nested("steps", self._steps.arrays()),
             **nested("lags", self._lags.arrays()),
             "sums": np.array([getattr(self, name) for name in self._sums], np.int64),
-            "events": np.array([self._last_event, self._now]),
+            "events": np.array([self._first_event, self._last_event, self._now]),
         }
 
     @classmethod
@@ -113,14 +114,17 @@ class Throughput(State):
         if new._waited > new._nanoseconds or new._future > new._lags.count:
             expected = "parts of at most the whole"
             raise ValueError(three_part("The array 'sums' of a state", sums, expected))
-        events = arrays.take("events", np.float64, (2,), finite=False)
-        if (np.isfinite(events) != (new._lags.count > 0)).any():
-            raise ValueError(three_part("The array 'events' of a state", events, "two times"))
-        new._last_event, new._now = events.tolist()
+        events = arrays.take("events", np.float64, (3,), finite=False)
+        first, last, now = events.tolist()
+        dated = new._lags.count > 0
+        if (np.isfinite(events) != dated).any() or (dated and first > last):
+            raise ValueError(three_part("The array 'events' of a state", events, "three times"))
+        new._first_event, new._last_event, new._now = first, last, now
         return new
 
     def _add(self, other: Throughput) -> None:
         super()._add(other)
+        self._first_event = min(self._first_event, other._first_event)
         self._last_event = max(self._last_event, other._last_event)
         self._now = max(self._now, other._now)
 

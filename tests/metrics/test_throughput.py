@@ -104,8 +104,9 @@ def test_missing_and_invalid_arrays() -> None:
     [
         {"sums": np.array([1, 1, 2, 0, 0])},
         {"sums": np.array([1, 1, 1, 9, 0])},
-        {"events": np.array([2.0, math.nan])},
-        {"events": np.array([-math.inf, -math.inf])},
+        {"events": np.array([2.0, 1.0, 3.0])},
+        {"events": np.array([1.0, 2.0, math.nan])},
+        {"events": np.array([math.inf, -math.inf, -math.inf])},
     ],
 )
 def test_arrays_that_contradict_each_other(wrong: dict[str, np.ndarray]) -> None:

@@ -71,17 +71,17 @@ _NO_LOSS: Arrays = {
     },
 }
 _HISTOGRAM: Arrays = {
-    "settings": np.array([1.0, 1.08]),
+    "settings": np.array([1.0, 1.08, 0.01]),
     "counts": _ints(1, 0, 2, 0, 0, 1),
     "extremes": np.array([0.5, 3.0]),
 }
 _STEPS: Arrays = {
-    "settings": np.array([1e-6, 1e5]),
+    "settings": np.array([1e-6, 1e5, 0.01]),
     "counts": _filled(1269, {700: 2}, np.int64),
     "extremes": np.array([1.0, 1.5]),
 }
 _LAGS: Arrays = {
-    "settings": np.array([1e-3, 1e9]),
+    "settings": np.array([1e-3, 1e9, 0.01]),
     "counts": _filled(1384, {0: 1, 500: 1}, np.int64),
     "extremes": np.array([-2.0, 20.0]),
 }
@@ -166,7 +166,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
     "reference builder": (
         "ReferenceBuilder",
         {
-            "settings": _ints(10, 2),
+            "settings": _ints(10, 10, 256, 2),
             "columns": np.array(["label", "country"]),
             "weights": np.array([1.0, 0.5]),
             "values.0": np.array([0, 1], np.float32),
@@ -179,7 +179,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
             **nested("steps", _STEPS),
             **nested("lags", _LAGS),
             "sums": _ints(64, 2_500_000_000, 1_000_000_000, 1, 3),
-            "events": np.array([122.0, 150.0]),
+            "events": np.array([100.0, 122.0, 150.0]),
         },
     ),
     "log loss": ("LogLoss", _LOSS),
