@@ -190,7 +190,9 @@ def _check_combination(given: Mapping[str, Any]) -> None:
     if is_dataset and with_urls(given["destination"]) != given["destination"]:
         raise click.UsageError("--format parquet --follow needs a local DEST; copy it from there")
     destination = given["destination"]
-    if destination.endswith((".csv", ".jsonl", ".parquet")) and not os.path.isdir(destination):
+    # Spark and Dask name directories of Parquet files like that.
+    of_files = (".csv", ".jsonl") if form == "parquet" else (".csv", ".jsonl", ".parquet")
+    if destination.endswith(of_files) and not os.path.isdir(destination):
         expected = "a directory; with --format csv, jsonl or parquet, it gets a file for each table"
         raise click.UsageError(three_part("DEST", destination, expected))
     for name in ("checkpoint", "labels"):

@@ -54,6 +54,8 @@ def test_the_name_of_a_table_file_is_no_directory(source: Path, tmp_path: Path) 
         assert "loss.csv" in done.output
         assert "a file for each table" in flat(done.output)
     assert [path.name for path in tmp_path.iterdir()] == ["records"]
+    dataset = [str(source), str(tmp_path / "loss.parquet"), "--format", "parquet"]
+    assert CliRunner().invoke(export, dataset).exit_code == 0
 
 
 def test_notes_are_printed_and_a_page_without_scalars_is_not(tmp_path: Path) -> None:
