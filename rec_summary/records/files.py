@@ -174,7 +174,9 @@ def write_atomically(
     """Opens a file for writing that replaces `path` when the block ends without an error.
 
     Readers see the old file or the new one, never a part of it. Of several that write a path at
-    the same time, the one that began last replaces it, and the others get an error.
+    the same time, the one that began last replaces it, and the others get an error. If it begins in
+    the microseconds between the check of another one and its rename, readers see a part until it
+    ends: take a lock where this matters.
 
     Args:
         path: The file.
