@@ -379,8 +379,6 @@ class Decayed(Window[StateT]):
 
 def _moved(states: Mapping[int, StateT], ahead: int, factor: float) -> dict[int, StateT]:
     """Returns states under later numbers, scaled."""
-    if factor == 1.0:  # exactly as they are
-        return {number + ahead: state for number, state in states.items()}
     return {number + ahead: _scaled(state, factor) for number, state in states.items()}
 
 

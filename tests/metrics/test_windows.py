@@ -91,17 +91,40 @@ def test_windows_that_count_together_count_as_alone(stream):
         assert states_equal(one, other)
 
 
-def test_examples_that_wait_are_merged(stream):
+@pytest.mark.parametrize("sizes", [(500, 500), (2100, 400), (400, 2100)])
+def test_examples_that_wait_are_merged(stream, sizes):
     quality = ClickQuality(64)
-    waiting = [LastExamples(quality, 1200, buckets=4) for _ in range(2)]
-    whole = Lifetime(quality)
-    for part, window in enumerate(waiting):
-        columns = [column[500 * part : 500 * part + 500] for column in stream]
+    waiting, counted = ([LastExamples(quality, 1200, 4) for _ in sizes] for _ in range(2))
+    for start, size, window, other in zip((0, 2500), sizes, waiting, counted, strict=True):
+        columns = [column[start : start + size] for column in stream]
         count_together([window], quality.prepare(clean(*columns)))
-        whole.update(*columns)
-    waiting[0].merge(waiting[1])
-    assert states_equal(waiting[0].total().loss, whole.total().loss)
-    assert waiting[1].total().loss.weight == 500
+        other.update(*columns)
+    for one, *others in (waiting, counted):
+        one.merge(*others)
+    assert states_equal(waiting[0], counted[0])
+    assert states_equal(waiting[1], counted[1])
+
+
+def test_batches_that_are_prepared_and_that_are_not_may_take_turns(stream):
+    quality = ClickQuality(64)
+    mixed, plain = (LastExamples(quality, 1200, 4) for _ in range(2))
+    for number, start in enumerate(range(0, 5000, 250)):
+        plain.update(*(column[start : start + 250] for column in stream))
+        columns = [column[start : start + 250].copy() for column in stream]
+        if number % 2:
+            mixed.update(*columns)
+            columns[0][:] = 0.5  # columns may change after they were counted
+        else:
+            count_together([mixed], quality.prepare(clean(*columns)))
+    assert states_equal(mixed, plain)
+
+
+def test_an_empty_state_that_changes_later_changes_no_window(stream):
+    empty = LogLoss()
+    window = LastExamples(empty, 1200, 4)
+    empty.update(*stream)
+    window.update(*(column[:10] for column in stream))
+    assert window.total().weight == 10
 
 
 def test_examples_that_leave_a_window_are_never_counted(stream, monkeypatch):
@@ -230,6 +253,15 @@ def test_a_bucket_that_a_merge_makes_too_old_is_dropped():
     assert states_equal(restore(kind_of(more), more.arrays()), more)
 
 
+def test_windows_that_are_longer_one_after_the_other_merge_to_one_that_is_restored():
+    merged = Decayed(LogLoss(), 64)
+    for rank in range(18):
+        longer = Decayed(LogLoss(), 64)
+        longer.update(np.full(65 + 63 * rank, 0.5), np.ones(65 + 63 * rank))
+        merged.merge(longer)
+    assert states_equal(restore(kind_of(merged), merged.arrays()), merged)
+
+
 @pytest.mark.parametrize("half_life", [64, 500, 10_000])
 def test_examples_of_a_half_life_ago_weigh_half(stream, half_life):
     window = Decayed(RatingErrors(), half_life)
@@ -281,6 +313,8 @@ def test_mistakes_are_reported():
         Decayed(LogLoss(), 10)
     with pytest.raises(ValueError, match="examples is invalid"):
         LastExamples(LogLoss(), 10, 16)
+    with pytest.raises(ValueError, match="buckets is invalid"):
+        LastExamples(LogLoss(), 10, 0)
     window = LastExamples(LogLoss(), 100)
     with pytest.raises(ValueError, match="columns is invalid"):
         window.update([0.5], [1, 0])

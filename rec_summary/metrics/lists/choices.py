@@ -42,7 +42,7 @@ class ChoiceBatch(NamedTuple):
         ranks: The rank of the true candidate, from 1; up to ``MOST_K + 1``; 0 if it is refused.
         losses: The log loss; 0 if the scores are no probabilities.
         candidates: The number of candidates.
-        weights: Multiples of 2**-20 of at least 0.
+        weights: Multiples of 2**-20 of at least 0; 0 of a refused example.
     """
 
     ranks: Integers
@@ -130,7 +130,6 @@ class ChoiceQuality(Scalable):
             raise ValueError(three_part("scores", f"shape {scores.shape}", expected))
         size, width = scores.shape
         column("scores", scores)
-        scores = scores if scores.dtype.kind == "f" else scores.astype(np.float64)
         labels = column("labels", labels, size)
         weights = np.ones(size) if weights is None else column("weights", weights, size)
         weights = weights.astype(np.float64)
@@ -153,7 +152,6 @@ class ChoiceQuality(Scalable):
         usable = is_candidate & is_finite & is_distribution & is_weight
         ranks = np.where(usable, np.minimum(ranks, MOST_K + 1), 0)
         losses = np.where(usable, losses, 0.0)
-        candidates = np.where(usable, candidates, 0)
         weights = on_weight_grid(np.where(usable, weights, 0.0))
         batch = ChoiceBatch(ranks, losses, candidates, weights)
         return batch, dict(zip(REASONS, refused, strict=True))

@@ -187,7 +187,6 @@ class RankedLists(HashSample):
         if state._below(lists) < len(lists) or (lists[1:] < lists[:-1]).any():
             raise ValueError(three_part("lists", lists, "rising hashes below the limit"))
         state._pending = [ListRows(lists, scores, labels, counts)]
-        state._compact()
         return state
 
     def _compact(self) -> None:

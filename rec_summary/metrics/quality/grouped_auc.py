@@ -214,7 +214,6 @@ class UserScores(HashSample):
             self._sample = UserBatch(users[starts], codes[starts], row_sums(weights, starts))
             users, codes, _ = self._sample
             first = starts_of(users)
-            sizes = np.diff(first, append=len(users))
         sizes[levels_of(codes[first]) > 0] = self.per_user
         beyond = np.flatnonzero(np.cumsum(sizes) > self.cells)
         if len(beyond):
@@ -253,7 +252,6 @@ class UserScores(HashSample):
             raise ValueError(three_part("users", users, expected))
         weights = [arrays.sums(name, np.float64, users.shape) for name in _WEIGHTS]
         state._pending = [UserBatch(users, codes, np.stack(weights))]
-        state._compact()
         return state
 
 

@@ -82,7 +82,7 @@ class SlicedBatch:
     def names(self) -> dict[int, str]:
         """The names of the slices by their codes, of those that have an example."""
         codes, names = self._slicing
-        counts = np.bincount(codes.reshape(-1) + 1, minlength=len(names) + 1)[1:]
+        counts = np.bincount(codes.reshape(-1) + 1)[1:]  # without the code -1
         # A stored array has no zeros at the end of a name.
         return {
             code: names[code][:_LONGEST].rstrip("\0") for code in np.flatnonzero(counts).tolist()
@@ -304,7 +304,7 @@ class Slices(Scalable):
 
     def _close(self) -> None:
         """Keeps only the states of the most frequent values, if there are too many."""
-        if self.closed or len(self._states) <= self.most:
+        if len(self._states) <= self.most:
             return
         self.closed = True
         for name in [name for name, *_ in self.slices()][self.most :]:

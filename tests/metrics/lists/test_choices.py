@@ -12,7 +12,12 @@ pytest.importorskip("sklearn")
 from sklearn import metrics
 
 from rec_summary.metrics.lists.choices import MOST_K, ChoiceQuality
-from tests.support.laws import assert_independent, assert_laws, assert_rejects_each_missing_array
+from tests.support.laws import (
+    assert_equal_states,
+    assert_independent,
+    assert_laws,
+    assert_rejects_each_missing_array,
+)
 
 
 def classes(seed: int, size: int = 400, width: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -70,6 +75,31 @@ def test_equal_scores_win_nothing_and_a_missing_candidate_is_none() -> None:
     assert state.ranks[-1] == 1
 
 
+def test_scores_of_half_precision_and_whole_numbers_are_judged_as_those_of_double() -> None:
+    scores, labels = classes(4)
+    scores[0], labels[0] = [0, 0, 1, 0, 0], 0  # the least likely one
+    half, weights = scores.astype(np.float16), np.random.default_rng(5).random(400).astype("f2")
+    for is_classes in (0, 1):
+        narrow, wide = ChoiceQuality(is_classes), ChoiceQuality(is_classes)
+        narrow.update(half, labels, weights)
+        wide.update(half.astype(np.float64), labels, weights.astype(np.float64))
+        assert wide.refused == 0
+        assert_equal_states(narrow, wide)
+    whole, wide = ChoiceQuality(0), ChoiceQuality(0)
+    whole.update(np.argsort(scores), labels)
+    wide.update(np.argsort(scores).astype(np.float64), labels)
+    assert_equal_states(whole, wide)
+
+
+def test_a_certain_class_and_the_least_and_largest_weights_are_counted() -> None:
+    state = ChoiceQuality(at=range(1, 65))
+    assert math.isnan(state.log_loss())
+    state.update([[1, 0], [0, 1], [0, 1]], [0, 1, 0], [2**20, 0, 2**20])
+    assert (state.refused, state.weight, state.top(1).recall) == (0, 2**21, 0.5)
+    assert state.log_loss() == pytest.approx(-math.log(1e-7) / 2)
+    assert state.candidates() == 2
+
+
 def test_what_is_no_choice_is_refused_and_counted() -> None:
     state = ChoiceQuality()
     batch, refused = state.prepare(
@@ -84,6 +114,10 @@ def test_what_is_no_choice_is_refused_and_counted() -> None:
     assert math.isnan(state.candidates())
     with pytest.raises(ValueError, match="scores is invalid"):
         state.update([0.5, 0.5], [0, 1])
+    with pytest.raises(ValueError, match="scores is invalid"):
+        state.update(np.zeros((2, 0)), [0, 1])
+    with pytest.raises(TypeError, match="scores is invalid"):
+        state.update([["a", "b"]], [0])
     with pytest.raises(ValueError, match="k is invalid"):
         state.top(0)
 

@@ -50,6 +50,8 @@ def test_examples_without_a_usable_score_and_label_are_refused_and_counted() -> 
     state.update([1] * 5, [np.nan, 1e151, 0.5, 0.5, 0.5], [1, 1, np.nan, -1e151, 1])
     assert state.refused == 4
     assert state.sampled().rows.size == 1
+    state.update([2, 2], [1e150, 0.5], [1, -1e150])  # the largest ones
+    assert state.refused == 4
 
 
 def test_zeros_of_both_signs_are_stored_as_one() -> None:
@@ -97,6 +99,14 @@ def test_lists_that_become_too_long_keep_their_room() -> None:
     assert found.rate < 1
 
 
+def test_the_count_of_a_list_that_is_too_long_does_not_depend_on_the_order() -> None:
+    merged, turned = counted([(1, score, 1.0) for score in range(6)]), RankedLists(16, 4)
+    turned.update([1] * 3, [3, 4, 5], [1] * 3)
+    turned.update([1] * 3, [2, 1, 0], [1] * 3)
+    assert_equal_states(merged, turned)
+    assert merged.arrays()["counts"].tolist() == [6]
+
+
 def test_the_sample_is_of_whole_lists_and_gives_the_metric_of_all() -> None:
     random = np.random.default_rng(1)
     lists, scores = np.repeat(np.arange(5000), 10), random.random(50_000)
@@ -118,6 +128,8 @@ def test_equal_examples_have_one_list_of_their_own() -> None:
     ids = by_content(np.array([0.0, -0.0, 1.0, 0.0]), np.array([1, 1, 1, 2]))
     assert ids[0] == ids[1]
     assert len(set(ids.tolist())) == 3
+    half = by_content(np.array([0.0, -0.0, 1.0, 0.0], np.float16), np.array([1, 1, 1, 2]))
+    assert (half == ids).all()
 
 
 def test_mistakes_are_reported() -> None:

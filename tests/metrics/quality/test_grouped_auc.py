@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.grouped_auc import UserScores
+from rec_summary.metrics.quality.score_cells import MOST_CODE
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
+from tests.support.laws import assert_independent
 
 
 def stream(rng, users, examples=40):
@@ -88,6 +90,28 @@ def test_users_with_larger_cells_do_not_depend_on_the_order(seed, parts):
         merged.merge(UserScores.from_arrays(state.arrays()))
     assert states_equal(whole, merged)
     assert len(whole.arrays()["codes"]) <= 512
+
+
+def test_exact_scores_of_a_user_with_larger_cells_get_larger_cells():
+    users, scores, labels = np.zeros(19, int), 0.5 + np.arange(19) / 4096, np.arange(19) % 3 == 0
+    merged = UserScores(64, 16)
+    for start, end in ((0, 17), (17, 18), (18, 19)):  # more than a user may have, then a few
+        state, whole = UserScores(64, 16), UserScores(64, 16)
+        state.update(users[start:end], scores[start:end], labels[start:end])
+        merged.merge(state)
+        whole.update(users[:end], scores[:end], labels[:end])
+        assert states_equal(merged, whole)
+
+
+def test_examples_that_wait_leave_the_sample_with_their_users():
+    few, many = UserScores(64, 16), UserScores(64, 16)
+    few.update(np.arange(4), np.full(4, 0.5), np.ones(4))
+    many.update(np.arange(100, 300) // 10, np.arange(200) / 200, np.ones(200))
+    assert many.gauc().sampled == 6  # and there is room for users of one score
+    turned = many.copy()
+    turned.merge(few.copy())  # which takes them into its sample
+    few.merge(many)
+    assert states_equal(few, turned)
 
 
 def test_a_state_with_a_wide_cell_at_the_score_1_is_stored_and_restored():
@@ -226,20 +250,50 @@ def test_users_may_be_strings():
     assert named.gauc().value == pytest.approx(numbered.gauc().value, rel=1e-12)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("middle", [-4, 0, 3])
-def test_gauc_is_the_mean_of_the_aucs_of_scikit_learn(middle):
+def test_gauc_is_the_mean_of_the_aucs_of_scikit_learn(middle, weighted):
     rng = np.random.default_rng(7)
     scores, labels = calibrated(rng, 20_000, middle)
+    scores = np.round(scores, 2)  # clicks and non-clicks have equal scores
     users = rng.integers(0, 300, 20_000)
+    weights = rng.integers(1, 9, 20_000) / 4 if weighted else np.ones(20_000)
     aucs, sizes = [], []
     for user in range(300):
         mine = users == user
         if 0 < labels[mine].sum() < mine.sum():
-            aucs.append(roc_auc_score(labels[mine], scores[mine]))
-            sizes.append(mine.sum())
+            aucs.append(roc_auc_score(labels[mine], scores[mine], sample_weight=weights[mine]))
+            sizes.append(weights[mine].sum())
     state = UserScores()
-    state.update(users, scores, labels)
+    state.update(users, scores, labels, weights if weighted else None)
     found = state.gauc()
     assert found.value == pytest.approx(np.average(aucs, weights=sizes), abs=1e-12)
     assert found.cell_error_bound == 0.0
     assert (found.users, found.standard_error) == (len(aucs), 0.0)
+
+
+def test_users_with_as_many_scores_as_fit_stay_exact():
+    state = UserScores(32, 16)
+    scores = np.arange(32) / 32
+    state.update(np.arange(32) % 2, scores, scores > 0.4)
+    found = state.gauc()
+    assert (found.sampled, found.rate, found.cell_error_bound) == (2, 1, 0)
+    state.update([0], [0.99], [0])  # one more than a user may have
+    assert state.gauc().sampled == 2
+    assert state.gauc().cell_error_bound > 0
+    state.update([2], [0.5], [1])
+    assert state.gauc().sampled < 3
+
+
+def test_copies_and_arrays_are_independent():
+    state = UserScores()
+    state.update([1, 1], [0.5, 0.2], [1, 0])
+    assert_independent(state, lambda it: it.update([1, 2], [0.3, np.nan], [1, 0]))
+
+
+@pytest.mark.parametrize("codes", [(0, 5), (5, 5), (5, int(MOST_CODE) + 2)])
+def test_codes_that_no_cells_have_are_refused(codes):
+    state = UserScores()
+    state.update([1, 1], [0.5, 0.2], [1, 0])
+    with pytest.raises(ValueError, match="rising codes of cells"):
+        UserScores.from_arrays({**state.arrays(), "codes": np.array(codes, np.uint64)})

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
+from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.slices import SlicedBatch, Slices, Slicing
+from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.slice_report import auc_standard_error, quoted, values_of
 from rec_summary.metrics.state import ColumnBatch
 from rec_summary.metrics.windows import LastExamples, Lifetime, count_together
@@ -158,6 +159,53 @@ def test_merging_is_exact_in_any_order(seeds, sizes, values) -> None:
             assert state.weight == np.count_nonzero(joined[0] == name)
 
 
+def test_the_states_of_a_slice_count_each_their_own_batch() -> None:
+    names, scores, labels = stream(8, 3000, 40)
+    users, values = np.arange(3000) % 70, {"quality": ClickQuality(64), "users": UserScores(4096)}
+    found, codes = np.unique(names, return_inverse=True)
+    state = Slices(SliceState(("gauc",), values), 4)
+    clicks = clean(scores, labels)
+    batch = {
+        "users": values["users"].prepare(users, clicks),
+        "quality": values["quality"].prepare(clicks),
+        "lists": ColumnBatch((users, scores)),  # no state counts it
+    }
+    state.count(SlicedBatch(Slicing(codes, found.tolist()), batch))
+    assert_equal_states(Slices.from_arrays(state.arrays()), state)
+    kept = {name: part for name, _, part in state.slices()}
+    assert len(kept) == 4
+    for name, part in [*kept.items(), (None, state.other)]:
+        own = ~np.isin(names, list(kept)) if name is None else names == name
+        quality, of_users = ClickQuality(64), UserScores(4096)
+        quality.update(scores[own], labels[own])
+        of_users.update(users[own], scores[own], labels[own])
+        assert_equal_states(part, SliceState(("gauc",), {"quality": quality, "users": of_users}))
+    whole = state.copy()
+    whole.merge(state)
+    assert whole.other.states["quality"].loss.weight == 2 * part.states["quality"].loss.weight
+
+
+def test_slices_of_one_empty_state_are_independent() -> None:
+    empty = LogLoss()
+    state = Slices(empty)
+    empty.update([0.5], [1])
+    state.update(["a", "b"], [0.5, 0.5], [1, 1])
+    assert [part.weight for _, _, part in state.slices()] == [1, 1]
+    assert state.other.weight == 0
+
+
+@pytest.mark.parametrize("first", [600, 1023])
+def test_examples_of_several_slices_may_follow_those_of_one(first) -> None:
+    state = alike(a=first)
+    codes = np.arange(3000).reshape(1000, 3) % 3
+    columns = ColumnBatch.of(np.full(1000, 0.5), np.ones(1000))
+    state.count(SlicedBatch(Slicing(codes, ["b", "c", "d"]), columns))
+    assert state.closed
+    assert [(name, size) for name, size, _ in state.slices()] == [("b", 1000), ("a", first)][
+        :: 1 if first < 1000 else -1
+    ]
+
+
 def test_windows_of_slices_forget_as_other_windows_do() -> None:
     names, scores, labels = stream(3, 2000, 3)
     window = LastExamples(Slices(LogLoss()), 800, 4)
@@ -180,6 +228,9 @@ def test_a_state_is_independent_and_needs_all_its_arrays() -> None:
     for name, epsilon in others.items():
         with pytest.raises(ValueError, match="setting epsilon of a state to merge"):
             Slices.from_arrays({**counted(columns).arrays(), name: epsilon})
+    for names in (["b", "a"], ["a", "a"]):
+        with pytest.raises(ValueError, match="rising names"):
+            Slices.from_arrays({**ratings.arrays(), "names": np.array(names)})
 
 
 def test_the_standard_error_of_the_auc_is_that_of_many_samples() -> None:
