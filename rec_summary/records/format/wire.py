@@ -77,16 +77,6 @@ def number_of(message: Any, field: str) -> int:
     return int(message.DESCRIPTOR.fields_by_name[field].number)
 
 
-def int_field(field: int, number: int) -> bytes:
-    """Returns an integer, bool or enum field."""
-    return key(field, VARINT) + varint(number)
-
-
-def double_field(field: int, number: float) -> bytes:
-    """Returns a double field."""
-    return key(field, FIXED64) + _DOUBLE.pack(number)
-
-
 def float_field(field: int, number: float) -> bytes:
     """Returns a float field; beyond float32 it is infinite, not an error."""
     return key(field, FIXED32) + _packed_float(number)
@@ -106,15 +96,6 @@ def bytes_field(field: int, content: bytes) -> bytes:
 
 def _with_length(content: bytes) -> bytes:
     return varint(len(content)) + content
-
-
-def text_field(field: int, text: str) -> bytes:
-    """Returns a text field.
-
-    Raises:
-        UnicodeEncodeError: It is not valid Unicode.
-    """
-    return bytes_field(field, text.encode("utf-8"))
 
 
 _INTEGER: Final = (VARINT, varint)

@@ -19,7 +19,8 @@ from rec_summary.values.summary import encode_event, encode_scalar
 
 _FLOAT_BYTES: Final = 4
 _TAG, _SHOWN_SCALAR, _SHOWN_IMAGE, _SHOWN_HISTOGRAM = 1, 2, 4, 5  # fields of an event file's values
-_ENCODED_IMAGE: Final = 4  # a field of an image, after height, width and channels
+_EVENT: Final = wire.Fields(Event)
+_IMAGE: Final = wire.Fields(Summary.Image)
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _PNG_SIZE: Final = struct.Struct(">8s4x4sII")  # the signature, then the header chunk
 MOST_STEPS: Final = 1 << 35
@@ -98,7 +99,7 @@ def layout_of(payload: bytes) -> Layout | None:
         without[begin : begin + _FLOAT_BYTES] = bytes(_FLOAT_BYTES)
     if without != encode_event(record.step, record.wall_time, blank):
         return None
-    head = wire.double_field(1, record.wall_time) + wire.int_field(2, record.step)
+    head = _EVENT(wall_time=record.wall_time, step=record.step)
     return Layout(record.series, len(head), value_offsets[::-1])
 
 
@@ -139,17 +140,16 @@ def encode_events(records: Sequence[DecodedRecord]) -> list[bytes | None]:
 
 @functools.lru_cache(maxsize=4096)
 def _tag(tag: str) -> bytes:
-    return wire.text_field(_TAG, tag)
+    return wire.bytes_field(_TAG, tag.encode())
 
 
 def _plain_image(image: Any) -> bytes | None:
     """Returns the bytes of a PNG that can be shown, with its size and channels; else None."""
     declared = png_size(image.encoded_image)
-    numbers = image.height, image.width, image.colorspace
-    if min(numbers) <= 0 or declared is None or declared[0] * declared[1] > MOST_PIXELS:
+    size = {name: getattr(image, name) for name in ("height", "width", "colorspace")}
+    if min(size.values()) <= 0 or declared is None or declared[0] * declared[1] > MOST_PIXELS:
         return None
-    fields = [wire.int_field(field, number) for field, number in enumerate(numbers, start=1)]
-    return b"".join(fields) + wire.bytes_field(_ENCODED_IMAGE, image.encoded_image)
+    return _IMAGE(**size, encoded_image=image.encoded_image)
 
 
 def png_size(data: bytes) -> tuple[int, int] | None:

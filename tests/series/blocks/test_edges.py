@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from rec_summary._pb.summary_pb2 import Summary
-from rec_summary.records.format import wire
 from rec_summary.records.format.framing import OVERHEAD_BYTES, frame
 from rec_summary.series.blocks.block import Block
 from rec_summary.series.blocks.decoding import decode, encode_events
@@ -23,6 +22,7 @@ from rec_summary.series.limits import LONGEST_TAG
 from rec_summary.tensorboard.event_files import export as tensorboard
 from rec_summary.tensorboard.event_files import run_exporter as module
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.values.summary import encode_event, encode_value
 from tests.support.blocks import both
 from tests.support.record_dirs import START, event, histo, scalar, summary_name, tree
 
@@ -182,12 +182,8 @@ def test_a_kill_behind_a_step_that_was_passed_on_in_parts(
 
 def empty_histograms(count: int) -> bytes:
     """A record of many histograms without a byte in them."""
-    values = (
-        wire.bytes_field(1, wire.text_field(1, f"{n:06d}") + wire.bytes_field(9, b""))
-        for n in range(count)
-    )
-    return (
-        wire.double_field(1, START) + wire.int_field(2, 5) + wire.bytes_field(5, b"".join(values))
+    return encode_event(
+        5, START, [encode_value(f"{n:06d}", "histogram", b"") for n in range(count)]
     )
 
 

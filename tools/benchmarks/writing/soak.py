@@ -38,7 +38,6 @@ _SAMPLES = 200  # of bytes on disk, over the run
 _POLL_SECS = 0.02
 _ROWS = 400  # of pixels
 _LOSS = "loss/auto"
-_WALL_TIME, _STEP, _SUMMARY = 1, 2, 5  # fields of an event
 _PALE, _BOUND = "#c9d9ea", "#a33b20"
 _PICTURE = ROOT / "docs" / "images" / "operations-year.png"
 _LIMIT_SECS = 600.0
@@ -216,9 +215,11 @@ class _Most:
 
 def _payloads(records: int, began: float) -> Iterator[bytes]:
     """Yields the serialised events, made field by field: messages would take most of the time."""
-    from rec_summary._pb.summary_pb2 import Summary
+    from rec_summary._pb.summary_pb2 import Event, Summary
     from rec_summary.records.format import wire
     from rec_summary.values.histogram import histogram
+
+    event = wire.Fields(Event)
 
     def serialised(**values: float) -> bytes:
         scalars = [Summary.Value(tag=tag, scalar_value=value) for tag, value in values.items()]
@@ -252,11 +253,7 @@ def _payloads(records: int, began: float) -> Iterator[bytes]:
                 values += layers[index // _EVERY_HISTOGRAMS % len(layers)] + counters
             wall_time = began + _YEAR_SECS * index / records
             index += 1
-            yield (
-                wire.double_field(_WALL_TIME, wall_time)
-                + wire.int_field(_STEP, index * _INTERVAL)
-                + wire.bytes_field(_SUMMARY, values)
-            )
+            yield event(wall_time=wall_time, step=index * _INTERVAL, summary=values)
 
 
 def _age(folder: str) -> None:
