@@ -34,7 +34,6 @@ OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
 """The inputs of each task."""
 
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
-_COPIED: Final = 1 << 16  # bytes of a Tensor, up to which its bytes are read faster than in place
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
 
 _LOSS_ALONE: Final = (
@@ -75,15 +74,13 @@ class StepInputs(NamedTuple):
     def own(self) -> None:
         """Replaces the small output Tensors of a finished step by copies, and releases them.
 
-        A copy takes a microsecond. Hundreds of live Tensors occupy the memory of the network, and
-        slow down a step. Columns of the data set are in other memory.
+        Hundreds of live Tensors occupy the memory of the network, and slow down a step. Columns of
+        the data set are in other memory.
         """
         for place, value in self.values.items():
-            small = place[0] == "output" and type(value) is Tensor and value.nbytes < _SMALL
-            if small and value.is_contiguous():
-                copy = copy_of(value)
-                if copy is not None:
-                    self.values[place] = copy
+            copy = _small_copy(value) if place[0] == "output" else None
+            if copy is not None:
+                self.values[place] = copy
 
 
 class Steps(NamedTuple):
@@ -113,49 +110,39 @@ def join(batches: Sequence[StepInputs], places: Iterable[Any], troubles: Trouble
 
 def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[int]]:
     """Returns arrays or Tensors as one array, and the length of each."""
-    last = as_array(values[-1], "a value")
-    if len(values) > 1 and last.ndim and last.nbytes <= _COPIED and type(values[0]) is Tensor:
-        joined = _small_tensors(values, last)
-        if joined is not None:
-            return joined
-    several = [
-        value if type(value) is np.ndarray else as_array(value, "a value") for value in values[:-1]
-    ]
-    several.append(last)
+    last = as_array(values[-1], "a value")  # waits until all of them are computed
+    several = [*map(_read, values[:-1]), last]
     several = [array if array.ndim else array.reshape(1) for array in several]
     widths = {array.shape[1:] for array in several}
-    alike = may_be_outputs and all(array.ndim == 2 and array.dtype.kind == "f" for array in several)
-    if alike and len(widths) > 1:
+    if len(widths) > 1:
+        if not may_be_outputs or any(a.ndim != 2 or a.dtype.kind != "f" for a in several):
+            shapes = verbatim(" and ".join(map(str, sorted(widths))))
+            expected = "the same in each step: pad the rows, or let a function return one dimension"
+            raise ValueError(three_part("the shape of an example", shapes, expected))
         # The scores of all pairs of a batch, of which the last one may be smaller.
-        widest = max(array.shape[1] for array in several)
+        (widest,) = max(widths)
         several = [
             np.pad(array, ((0, 0), (0, widest - array.shape[1])), constant_values=np.nan)
             for array in several
         ]
-    elif len(widths) > 1:
-        shapes = verbatim(" and ".join(map(str, sorted(widths))))
-        expected = "the same in each step: pad the rows, or let a function return one dimension"
-        raise ValueError(three_part("the shape of an example", shapes, expected))
     return np.concatenate(several), [len(array) for array in several]
 
 
-def _small_tensors(tensors: list[Any], last: Array) -> tuple[Array, list[int]] | None:
-    """Returns small Tensors of the same type and shape as one array; None if they differ.
+def _read(value: Any) -> Array:
+    if type(value) is np.ndarray:
+        return value
+    copy = _small_copy(value)
+    return as_array(value, "a value") if copy is None else copy
 
-    numpy needs several microseconds for each Tensor, most of them for the name of its type. A copy
-    of the bytes needs a fraction of one. The computation of all Tensors has finished, because the
-    last one was read before.
+
+def _small_copy(value: Any) -> Array | None:
+    """Returns a copy of a small Tensor; None if it is no such Tensor, or only numpy can read it.
+
+    A copy takes a microsecond, and numpy several, most of them for the name of the Tensor's type.
     """
-    shape, dtype = tensors[-1].shape, tensors[-1].dtype
-    for tensor in tensors:
-        alike = type(tensor) is Tensor and tensor.shape == shape and tensor.dtype is dtype
-        if not alike or not tensor.is_contiguous():
-            return None
-    data = b"".join([tensor.get_bytes() for tensor in tensors])
-    if len(data) != len(tensors) * last.nbytes:  # for example bfloat16, which numpy does not have
-        return None
-    array = np.frombuffer(data, last.dtype).reshape(-1, *last.shape[1:])
-    return array, [len(last)] * len(tensors)
+    if type(value) is Tensor and value.nbytes < _SMALL and value.is_contiguous():
+        return copy_of(value)
+    return None
 
 
 class Roles:
