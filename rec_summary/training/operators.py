@@ -19,7 +19,7 @@ import functools
 import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from rec_summary.errors import three_part, verbatim
@@ -62,9 +62,10 @@ def is_recorded(operator: Operator) -> bool:
     return operator.kind not in (PROBE, GRADIENTS)
 
 
-def is_wanted(operator: Operator) -> bool:
-    """Whether a mailbox wants the values of this operator."""
-    return any(mailbox.wants(operator) for mailbox in _open_mailboxes())
+def wanted_of(operators: Iterable[Operator]) -> list[Operator]:
+    """Returns the operators whose values a mailbox wants."""
+    mailboxes = _open_mailboxes()
+    return [one for one in operators if any(mailbox.wants(one) for mailbox in mailboxes)]
 
 
 class Mailbox:

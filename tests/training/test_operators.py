@@ -220,7 +220,7 @@ def test_a_mailbox_may_be_opened_while_another_thread_asks_what_is_wanted():
     thread.start()
     try:
         for _ in range(20_000):
-            operators.is_wanted(Operator("probe", "score"))
+            operators.wanted_of([Operator("probe", "score")])
     finally:
         stop.set()
         thread.join()

@@ -20,7 +20,7 @@ import mindspore
 from mindspore import ops
 
 from rec_summary.checks import check_name
-from rec_summary.training.operators import GRADIENTS, PROBE, Operator, is_wanted, tag_of
+from rec_summary.training.operators import GRADIENTS, PROBE, Operator, tag_of, wanted_of
 
 THROUGH: Final = "probes/"
 
@@ -78,7 +78,7 @@ def wanted(kind: str, tag: str) -> bool:
     """Whether the network that is compiled, or runs, has this operator."""
     check_name("the name of a probe", tag)
     operator = Operator(kind, tag)
-    answer = is_wanted(operator)
+    answer = bool(wanted_of([operator]))
     if not answer:
         _left_out.add(operator)
     return answer
@@ -112,7 +112,7 @@ def choose_graph(network: Any) -> None:
     """
     if network is None:
         return
-    missing = sorted(tag for tag in _left_out if is_wanted(tag))
+    missing = sorted(wanted_of(_left_out))
     phase = "train"
     if missing:
         phase += f"_{zlib.crc32(repr(missing).encode()):08x}"
