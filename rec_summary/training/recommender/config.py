@@ -170,18 +170,48 @@ class RecommenderMetrics:
     def __post_init__(self) -> None:
         """Checks the options."""
         check_quality(self, "task")
+        self._check_columns()
+        self._check_tables()
+        self._check_tasks()
+        self._check_combinations()
+        self._check_numbers()
+        self._check_metrics_of_slices()
+        for name in _SWITCHES:
+            check_bool(name, getattr(self, name))
+        if self.reference is not None:
+            self._set("reference", check_directory("reference", self.reference))
+
+    def _set(self, name: str, checked: OptionT) -> OptionT:
+        """Sets an option of this frozen class to a checked copy, and returns it."""
+        object.__setattr__(self, name, checked)
+        return checked
+
+    def _check_columns(self) -> None:
         for name in ("event_times", "label_times"):
             if getattr(self, name) is not None:
                 check_source(name, getattr(self, name))
         if self.label_times is not None and self.event_times is None:
-            raise ValueError(
-                three_part("event_times", None, "the place of the times, which label_times needs")
-            )
-        ids = self._set("ids", _check_mapping("ids", self.ids))
-        for key, value in ids.items():
-            check_source(f"ids[{key!r}]", value)
+            expected = "the place of the times, which label_times needs"
+            raise ValueError(three_part("event_times", None, expected))
         features = _check_mapping("features", self.features)
         self._set("features", columns_of("features", features, Feature))
+
+    def _check_tables(self) -> None:
+        ids = self._set("ids", _check_mapping("ids", self.ids))
+        for table, source in ids.items():
+            check_source(f"ids[{table!r}]", source)
+        unknown_ids = self._set("unknown_ids", _check_mapping("unknown_ids", self.unknown_ids))
+        for table, value in unknown_ids.items():
+            check_type(f"unknown_ids[{table!r}]", value, int, "an int")
+        names = "a sequence of names of tables"
+        self._set("hashed_ids", check_elements("hashed_ids", self.hashed_ids, str, names))
+        for name in ("unknown_ids", "hashed_ids"):
+            for table in getattr(self, name):
+                if table not in ids:
+                    expected = f"a table that ids names: {', '.join(ids) or 'none'}"
+                    raise ValueError(three_part(f"a table of {name}", table, expected))
+
+    def _check_tasks(self) -> None:
         tasks = self._set("tasks", _check_mapping("tasks", self.tasks))
         check_tasks(tasks)
         own = {f"{task}/{name}" for task in tasks for name in OWN_COLUMNS}
@@ -195,19 +225,8 @@ class RecommenderMetrics:
         if LABEL_AGE in slices and self.label_times is not None:
             expected = "another name: label_times gives a slice of this name"
             raise ValueError(three_part("a name of slices", LABEL_AGE, expected))
-        unknown_ids = self._set("unknown_ids", _check_mapping("unknown_ids", self.unknown_ids))
-        for table, value in unknown_ids.items():
-            check_type(f"unknown_ids[{table!r}]", value, int, "an int")
-        names = "a sequence of names of tables"
-        self._set("hashed_ids", check_elements("hashed_ids", self.hashed_ids, str, names))
-        for name in ("unknown_ids", "hashed_ids"):
-            for table in getattr(self, name):
-                if table not in self.ids:
-                    expected = f"a table that ids names: {', '.join(self.ids) or 'none'}"
-                    raise ValueError(three_part(f"a table of {name}", table, expected))
-        for name in _SWITCHES:
-            check_bool(name, getattr(self, name))
-        self._check_combinations()
+
+    def _check_numbers(self) -> None:
         for name, least in _LEAST.items():
             check_int(name, getattr(self, name), least)
         for name, least in _LEAST_SIZES.items():
@@ -215,7 +234,6 @@ class RecommenderMetrics:
         self._set("k", _check_sizes("k", self.k, 1, MOST_K))
         if len(self.k) > MOST_PLACES:
             raise ValueError(three_part("k", f"{len(self.k)} ints", f"at most {MOST_PLACES}"))
-        self._check_metrics_of_slices()
         shares = "a sequence of numbers above 0, at most 1"
         precisions = check_elements("precisions", self.precisions, (int, float), shares)
         if not all(0 < precision <= 1 for precision in precisions):
@@ -228,13 +246,6 @@ class RecommenderMetrics:
         check_type("state_secs", self.state_secs, (int, float), seconds)
         if not 0 <= self.state_secs < float("inf"):
             raise ValueError(three_part("state_secs", self.state_secs, seconds))
-        if self.reference is not None:
-            self._set("reference", check_directory("reference", self.reference))
-
-    def _set(self, name: str, checked: OptionT) -> OptionT:
-        """Sets an option of this frozen class to a checked copy, and returns it."""
-        object.__setattr__(self, name, checked)
-        return checked
 
     def _check_combinations(self) -> None:
         for name, unset in _OF_ONE_TASK.items():
