@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rec_summary.arrays import Floats
 from rec_summary.errors import SourceError, three_part
 from rec_summary.landscape.checkpoints import Trajectory
-from rec_summary.landscape.evaluate import Model, ModelError
+from rec_summary.landscape.evaluate import Model
 from rec_summary.landscape.options import HESSIAN
 from rec_summary.landscape.plane import Plane, Vector, last_point, moving
 
@@ -30,7 +30,6 @@ _LEAST_RISE: Final = 0.1  # of the loss at the edge of the grid
 _FEWEST: Final = 3  # numbers: two eigenvectors are fewer than all
 
 
-@runtime_checkable
 class DifferentiableModel(Model, Protocol):
     """A model with a gradient."""
 
@@ -43,7 +42,7 @@ def hessian_plane(
     names: Sequence[str],
     size: int,
     seed: int,
-    model: Model,
+    model: DifferentiableModel,
     *,
     touched_only: bool = False,
 ) -> Plane:
@@ -56,19 +55,15 @@ def hessian_plane(
         names: The parameters that move; at least three numbers.
         size: The number of points along each side of the grid.
         seed: The seed of the first vector of the search.
-        model: A `DifferentiableModel`.
+        model: The model.
         touched_only: Whether rows of embedding tables that are equal in all checkpoints do not
             move.
 
     Raises:
-        ModelError: The model has no gradient.
         SourceError: Fewer numbers move.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    if not isinstance(model, DifferentiableModel):
-        expected = "a model with a method `gradient`"
-        raise ModelError(three_part("the model of a Hessian", type(model).__name__, expected))
     origin = last_point(trajectory)
     for name, value in origin.items():
         model.set(name, value)

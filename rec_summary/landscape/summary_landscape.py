@@ -230,13 +230,13 @@ class _Computation:
         touched = options.parameters == TOUCHED
         if method == HESSIAN:
             try:
-                model = self.make(options.device_ids[0] if options.device_ids else None)
+                model: Any = self.make(options.device_ids[0] if options.device_ids else None)
                 seed = options.seed
                 return hessian_plane(trajectory, names, size, seed, model, touched_only=touched)
             except RecSummaryError:
                 raise
             except Exception as error:
-                expected = "a model with finite gradients around the last checkpoint"
+                expected = "a model with a `gradient` that is finite around the last checkpoint"
                 raise model_error("the Hessian of the model", error, expected) from error
         return random_plane(trajectory, names, size, options.seed, touched_only=touched)
 

@@ -32,7 +32,12 @@ from rec_summary.records.liveness import open_record_files, writer_is_alive
 from rec_summary.records.locks import file_lock
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import find_record, sound_records
-from rec_summary.records.reading.runs import RecordFile, list_files
+from rec_summary.records.reading.runs import (
+    RecordFile,
+    directories_below,
+    list_directory,
+    list_files,
+)
 from rec_summary.records.writing.segment import is_open_here
 
 logger = logging.getLogger("rec_summary.training")
@@ -172,12 +177,7 @@ def _trainings(named: str) -> Iterator[str]:
             break
         yield f"{named}-{number}"
     with contextlib.suppress(OSError):
-        yield from _directories_below(named)
-
-
-def _directories_below(named: str) -> list[str]:
-    with os.scandir(named) as entries:
-        return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+        yield from directories_below(list_directory(named))
 
 
 def last_step(directory: str, rank: int) -> int:
@@ -370,7 +370,7 @@ def _sibling(named: str, rank: int, who: Participant) -> str:
 def _below(named: str, rank: int, who: Participant) -> str:
     """Returns a directory below: one that another rank of this training has made, or the next."""
     if who.rank_size > 1:
-        for path in reversed(_directories_below(named)):
+        for path in reversed(directories_below(list_directory(named))):
             stored = _stored(path)
             if rank not in stored and any(
                 _is_joinable(path, other, participant, who) for other, participant in stored.items()

@@ -101,14 +101,11 @@ class BackgroundWriter(Generic[Item]):
             return
         nbytes = record.nbytes
         with self._changed:
-            if self._closing:
+            if not (self._closing or self._overflowing or self._has_room(nbytes)):
+                self._wait_for_room(nbytes)
+            if self._closing:  # before, or by another thread meanwhile
                 self._troubles.report("record after close", "a record came too late and is lost")
                 return
-            if not self._has_room(nbytes) and not self._overflowing:
-                self._wait_for_room(nbytes)
-                if self._closing:  # meanwhile, by another thread
-                    self._troubles.report("record after close", "a record came too late")
-                    return
             self._overflowing = not self._has_room(nbytes)
             if self._overflowing:
                 self.dropped += 1
@@ -124,10 +121,10 @@ class BackgroundWriter(Generic[Item]):
 
     def _wait_for_room(self, nbytes: int) -> None:
         """Waits while records are written, at most `block_secs` for each."""
-        moves = True
-        while moves and not self._has_room(nbytes):
-            done = self._done
-            moves = self._changed.wait_for(functools.partial(self._moved, done), self._block_secs)
+        while not self._has_room(nbytes):
+            has_moved = functools.partial(self._moved, self._done)
+            if not self._changed.wait_for(has_moved, self._block_secs):
+                return
 
     def _moved(self, done: int) -> bool:
         return self._done > done
