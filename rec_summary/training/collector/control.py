@@ -216,13 +216,9 @@ class Control:
         Returns:
             What is done; the caller does the actions of its requests.
         """
-        before = self.options
+        before, due = self.options, self._take_due(step)
         over = [change for change in self._changes if change.until <= step]
         self._changes = [change for change in self._changes if change.until > step]
-        while self._arrived:
-            self._waiting.append(self._arrived.popleft())
-        due = [arrived for arrived in self._waiting if (arrived[0].at_step or 0) <= step]
-        self._waiting = [arrived for arrived in self._waiting if arrived not in due]
         for request, refusal in due:
             if refusal is None and "reset" in request.actions:
                 self._changes = []
@@ -233,21 +229,33 @@ class Control:
             self.options = changed(self.options, change.settings)
         freq = self.options.collect_freq
         recorded = step if is_first else step + -step % freq
-        applied = [
-            Applied(request, _text(request, step, recorded, freq), refusal)
-            for request, refusal in due
+        ends = (change.until for change in self._changes)
+        begins = (request.at_step or 0 for request, _ in self._waiting)
+        self._next = min([*ends, *begins], default=math.inf)
+        return [
+            *self._ended(over, before),
+            *(
+                Applied(request, _text(request, step, recorded, freq), refusal)
+                for request, refusal in due
+            ),
         ]
+
+    def _take_due(self, step: int) -> list[tuple[Request, str | None]]:
+        """Returns the requests that are due at a step; the others wait."""
+        while self._arrived:
+            self._waiting.append(self._arrived.popleft())
+        due = [arrived for arrived in self._waiting if (arrived[0].at_step or 0) <= step]
+        self._waiting = [arrived for arrived in self._waiting if arrived not in due]
+        return due
+
+    def _ended(self, over: list[ActiveSettings], before: CollectorOptions) -> list[Applied]:
+        """Returns which options have another value than before, as changes are over."""
         values = [
             f"{name} is {now} again"
             for name in sorted({name for change in over for name in change.settings})
             if (now := _shown(self.options, name)) != _shown(before, name)
         ]
-        if values:
-            applied.insert(0, Applied(None, ", ".join(values)))
-        ends = (change.until for change in self._changes)
-        begins = (request.at_step or 0 for request, _ in self._waiting)
-        self._next = min([*ends, *begins], default=math.inf)
-        return applied
+        return [Applied(None, ", ".join(values))] if values else []
 
     def in_force(self) -> dict[str, str]:
         """Returns the values of all settings as text, and how long they last."""

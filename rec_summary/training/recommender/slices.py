@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rec_summary.arrays import Array
+from rec_summary.arrays import Array, Integers
 from rec_summary.checks import check_elements, check_int, check_part_of_tag, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hash_strings
@@ -140,19 +140,14 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
     if options.edges and flat.dtype.kind not in "iubf":
         raise ValueError(three_part("a column of slices with edges", flat.dtype, "numbers"))
     if seen is not None:
-        present = flat[~missing]
-        ids = hash_strings(present) if present.dtype.kind in "US" else present.astype(np.int64)
         codes = np.zeros(len(flat), np.int64)
-        codes[~missing] = seen.add(ids) >= options.new
+        codes[~missing] = seen.add(_ids(flat[~missing])) >= options.new
         keys: list[Any] = [0, 1]
         name_of: Callable[[Any], str] = _NEW.__getitem__
     else:
         if flat.dtype.kind == "f" and not options.edges:
-            if not options.names:
-                expected = "integers or strings; floats need `edges`, or `names` of integers"
-                raise ValueError(three_part("a column of slices", flat.dtype, expected))
             missing |= np.isinf(flat)
-            flat = np.rint(np.where(missing, 0, flat)).astype(np.int64)
+            flat = _rounded(np.where(missing, 0, flat), options)
         value_keys, name_of = _keyed(flat, options.edges)
         unique, codes = np.unique(value_keys, return_inverse=True)
         codes, keys = codes.reshape(-1), unique.tolist()
@@ -160,6 +155,18 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
     # A row of several values is filled up with missing ones.
     codes = np.where(missing, len(names) if values.ndim == 1 else -1, codes)
     return Slicing(codes.astype(np.intp).reshape(values.shape), [*names, MISSING])
+
+
+def _ids(values: Array) -> Integers:
+    return hash_strings(values) if values.dtype.kind in "US" else values.astype(np.int64)
+
+
+def _rounded(numbers: Array, options: Slice) -> Integers:
+    """Returns floats as the integers that have names."""
+    if not options.names:
+        expected = "integers or strings; floats need `edges`, or `names` of integers"
+        raise ValueError(three_part("a column of slices", numbers.dtype, expected))
+    return np.rint(numbers).astype(np.int64)
 
 
 def _keyed(flat: Array, edges: Sequence[float]) -> tuple[Array, Callable[[Any], str]]:

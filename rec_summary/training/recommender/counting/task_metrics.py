@@ -150,13 +150,7 @@ class TaskMetrics:
         Raises:
             ValueError: The inputs differ in length.
         """
-        columns = {role: self._flat(role, steps.arrays) for role in inputs.OF_TASK}
-        place, _ = self._roles.of[role_of(self._name, inputs.PREDICTIONS)]
-        if self._task.kind in _OF_MATRICES and columns[inputs.PREDICTIONS] is not None:
-            columns[inputs.PREDICTIONS] = self._matrix(steps.arrays)
-        if self._task.labels is None and columns[inputs.PREDICTIONS] is not None:
-            rows = [np.arange(size) for size in steps.lengths[place]]
-            columns[inputs.LABELS] = np.concatenate(rows)
+        columns = self._columns(steps)
         scores, labels, weights, users, lists, mask = (columns[role] for role in inputs.OF_TASK)
         if scores is None or labels is None or (mask is None and self._task.mask is not None):
             return None
@@ -172,8 +166,24 @@ class TaskMetrics:
                 scores = np.exp(-np.logaddexp(0.0, -scores.astype(np.float64)))
         fitting = self._fitting(slicings, len(labels))
         examples = Examples(scores, labels, weights, users, fitting, lists)
-        if not self._left_out:
-            return examples
+        return self._labelled(examples, chosen) if self._left_out else examples
+
+    def _columns(self, steps: Steps) -> dict[str, Array | None]:
+        """Returns the inputs by role; None for one that is not there."""
+        columns = {role: self._flat(role, steps.arrays) for role in inputs.OF_TASK}
+        if columns[inputs.PREDICTIONS] is None:
+            return columns
+        if self._task.kind in _OF_MATRICES:
+            columns[inputs.PREDICTIONS] = self._matrix(steps.arrays)
+        if self._task.labels is None:  # of a retrieval: the own item of each row of a batch
+            place, _ = self._roles.of[role_of(self._name, inputs.PREDICTIONS)]
+            rows = [np.arange(size) for size in steps.lengths[place]]
+            columns[inputs.LABELS] = np.concatenate(rows)
+        return columns
+
+    def _labelled(self, examples: Examples, chosen: Array | None) -> Examples:
+        """Returns the examples that are chosen and have a label; counts the others."""
+        labels = examples.labels
         missing = self._is_missing(labels)
         if chosen is None:
             masked, kept = np.zeros(len(labels), np.bool_), ~missing
