@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rec_summary.checks import check_bool, check_choice, check_entries, check_int, check_type
+from rec_summary.checks import (
+    check_bool,
+    check_choice,
+    check_elements,
+    check_entries,
+    check_int,
+    check_type,
+)
 from rec_summary.errors import three_part
 from rec_summary.training.landscape.policy import SavePolicy
 from rec_summary.training.landscape.replay import KINDS
@@ -70,14 +77,11 @@ def _check_create(name: str, value: object) -> dict[str, bool]:
 
 
 def _check_intervals(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
-    check_type(name, value, (list, tuple), "a list of lists of ints")
-    for interval in value:
-        check_type(f"an interval of {name}", interval, (list, tuple), "a list of ints")
+    for interval in check_elements(name, value, (list, tuple), "a list of lists of ints"):
+        check_elements(f"an interval of {name}", interval, int, "a list of ints")
         if len(interval) < 3:
             raise ValueError(three_part(f"an interval of {name}", interval, "at least three ints"))
-        for number in interval:
-            check_type(f"a number in {name}", number, int, "an int")
-    return tuple(tuple(interval) for interval in value)
+    return tuple(map(tuple, value))
 
 
 def _check_policy(name: str, value: object) -> Any:
