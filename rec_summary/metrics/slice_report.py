@@ -19,12 +19,18 @@ LEAST: Final = 100
 """The number of clicks and of non-clicks (of ratings: of examples) from which on a slice is
 compared with others."""
 
-_COLUMNS: Final = {
-    **dict.fromkeys(("examples", "clicks"), "{:,.10g}"),
-    "click_rate": "{:.4g}",
-    **dict.fromkeys(("auc", "normalised_entropy", "calibration", "accuracy"), "{:.4f}"),
-    **dict.fromkeys(("rmse", "mae"), "{:.5g}"),
-    "bias": "{:.4g}",
+
+def _sum_of_weights(number: float) -> str:
+    """Returns a sum without the rounding of its weights, which are multiples of 2**-20."""
+    return f"{number:,.2f}".rstrip("0").rstrip(".")
+
+
+_COLUMNS: Final[dict[str, Callable[[float], str]]] = {
+    **dict.fromkeys(("examples", "clicks"), _sum_of_weights),
+    "click_rate": "{:.4g}".format,
+    **dict.fromkeys(("auc", "normalised_entropy", "calibration", "accuracy"), "{:.4f}".format),
+    **dict.fromkeys(("rmse", "mae"), "{:.5g}".format),
+    "bias": "{:.4g}".format,
 }
 """The columns of the table and their formats; other metrics that are chosen follow."""
 
@@ -160,12 +166,12 @@ def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tu
     def rank(row: _Slice) -> tuple[bool, bool, bool, float]:
         return row.name == OTHER, not row.compared, judge not in row.metrics, -row.cost(judge)
 
-    formats = {**dict.fromkeys(metrics, "{:.4f}"), **_COLUMNS}
+    formats = {**dict.fromkeys(metrics, "{:.4f}".format), **_COLUMNS}
     used = [name for name in dict.fromkeys((*_COLUMNS, *metrics)) if name in recorded]
     rows = [(column, *(name.replace("_", " ") for name in used))]
     for row in sorted(slices, key=rank):
         own = row.metrics
-        cells = {name: formats[name].format(own[name]) if name in own else "" for name in used}
+        cells = {name: formats[name](own[name]) if name in own else "" for name in used}
         if math.isfinite(row.error) and "auc" in cells:
             cells["auc"] += f" ± {row.error:.4f}"
         rows.append((row.name, *cells.values()))

@@ -89,7 +89,7 @@ def _wait(text: str) -> options.Decorator:
 )
 @options.option(
     "--for Nsteps",
-    "Go back to the settings before after so many steps.  [default: until the end]",
+    "Go back to the earlier settings after so many steps.  [default: until the end]",
     into="steps",
     callback=_span,
 )

@@ -79,8 +79,8 @@ def rows(
     (the last record of a run that should be running and gives no sign of life), `host`, `notes`
     (the last five, with their steps), then metrics and custom data by their own names. A metric is
     the last value; its best one has the same name with `best/` before it, and the step of that one
-    `best_step/`. If a name is taken, a metric has the prefix `metric.`, and custom data the prefix
-    `custom.`.
+    `best_step/`. If a name is taken, a metric has the prefix `eval/`, as in its tag, and custom
+    data the prefix `custom.`.
 
     Args:
         runs: The runs.
@@ -188,7 +188,7 @@ def _row(
         notes = lineage.own_words[-_NOTES:]
         row["notes"] = "; ".join(f"step {note.step:,}: {note.text}" for note in notes)
     for name, (value, (best, step)) in _metrics(lineage, results).items():
-        free = f"metric.{name}" if name in row else name
+        free = f"{EVALUATION}{name}" if name in row else name
         row[free] = value
         if best is not None:
             row[BEST + free] = best

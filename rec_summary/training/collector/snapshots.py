@@ -210,7 +210,7 @@ class Snapshots:
         if not self._images:
             return
         first = view.first_column
-        array = None if first is None else as_array(first, "the input data")
+        array = as_array(first, "the input data") if hasattr(first, "shape") else None
         if array is None or not is_image(array):
             self._images = False
             shape = "not available" if array is None else f"of shape {array.shape}"

@@ -322,6 +322,16 @@ def test_a_value_called_other_is_not_the_rest() -> None:
     assert found.table[-1][0] == "other"
 
 
+@pytest.mark.parametrize(
+    ("examples", "shown"), [(1685.400255, "1,685.4"), (2, "2"), (1.2e10, "12,000,000,000")]
+)
+def test_the_table_has_sums_of_weights_without_their_rounding(examples, shown) -> None:
+    state = Slices(RatingErrors())
+    state.update(np.array(["x"]), np.zeros(1), np.zeros(1))
+    found = values_of("c", state, ("rmse",), lambda _: {"examples": examples, "rmse": 0.0})
+    assert found.table[1] == ("x", shown, "0")
+
+
 @pytest.mark.parametrize("first", ["A", "AB"])
 def test_states_that_know_different_values_share_a_batch(first) -> None:
     names, scores, labels = (

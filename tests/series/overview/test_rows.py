@@ -71,7 +71,7 @@ def test_a_metric_with_the_name_of_another_column_takes_its_best_value_along(
         lineage(evaluation_lineage=EvaluationLineage(metric='{"loss": 2.0}')),
     )
     row = row_of(tmp_path)
-    assert (row["loss"], row["metric.loss"], row["best/metric.loss"]) == (0.25, 2.0, 2.0)
+    assert (row["loss"], row["eval/loss"], row["best/eval/loss"]) == (0.25, 2.0, 2.0)
 
 
 def test_loss_and_step_come_from_the_records(tmp_path: Path) -> None:

@@ -154,6 +154,30 @@ def test_a_parameter_that_cannot_be_read_costs_only_itself(tmp_path):
     assert collector.troubles == {"histogram phase_shift/auto": 1, "graph": 1}
 
 
+class DictionaryLoss(nn.Cell):
+    """Takes its columns from one dictionary."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Dense(4, 1)
+
+    def construct(self, batch):
+        return self.dense(batch["features"]).mean()
+
+
+def test_a_batch_that_is_a_dictionary_has_no_images_and_is_no_trouble(tmp_path):
+    rows = [({"features": np.ones((3, 4), np.float32)},)] * 4
+    data = mindspore.dataset.GeneratorDataset(rows, ["batch"], shuffle=False)
+    network = DictionaryLoss()
+    optimizer = nn.SGD(network.trainable_params(), 0.1)
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    RecModel(network, optimizer=optimizer).online_train(
+        data, callbacks=[collector, Journal(stop_after=3)]
+    )
+    assert collector.troubles == {}
+    assert len(load(tmp_path, tags="loss/auto").scalars()) == 3
+
+
 def test_a_metric_without_a_number_is_no_scalar():
     metrics = {"auc": None, "name": "0.5", "mae": np.float16(0.5), "recall": [1, 0.25]}
     values = {value.tag: value.content for value in metric_values(metrics)}

@@ -40,7 +40,7 @@ _REMEDIES: Final = {
     "no such candidate": "a label is the number of a column of the predictions, from 0",
     "label outside [0, 1]": (
         "a label is 0 for no click and 1 for a click; if your labels are ratings, set {}='ratings';"
-        " if some are NaN, as they are missing, use tasks={{...: Task(...)}}"
+        " if some are missing, use tasks={{...: Task(..., missing=-1)}}: -1 and NaN are left out"
     ),
 }
 

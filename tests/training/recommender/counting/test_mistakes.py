@@ -87,6 +87,7 @@ def test_what_is_right_is_not_reported(caplog) -> None:
         ),
         ({"users": ("x", 2)}, {"x": np.ones((SIZE, 2))}, "quality", "a column from 0 to 1"),
         ({}, {"output_2": 2 * CLICKS - 1}, "refused examples", "0 for no click"),
+        ({}, {"output_2": CLICKS - 1}, "refused examples", "Task(..., missing=-1)"),
         ({}, {"output_2": np.zeros(SIZE)}, "constant labels", "check that `labels`"),
         ({"users": 0}, {"input_0": np.arange(9)}, "quality", "users of shape (36,) in 4 steps"),
         ({}, {"output_1": np.ones(())}, "quality", "a loss has one value for each step"),
