@@ -17,7 +17,7 @@ from rec_summary.cli.output import hint
 EXAMPLES: Final = """\b
 Examples:
   rec-summary metrics records --port 9464
-  rec-summary metrics records --port 9464 --rule '*/calibration/last_* > 1.1 for 5m'
+  rec-summary metrics records --rule '*/calibration/last_* > 1.1 for 5m'
   rec-summary metrics records --once
   rec-summary metrics records -o /var/lib/node_exporter/rec_summary.prom
 """
