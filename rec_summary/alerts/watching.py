@@ -81,7 +81,7 @@ def watch(
             yield transition
     yield from watcher.new_problems()
     if not history:
-        yield from watcher.alerts.firing()
+        yield from sorted(watcher.alerts.firing(), key=lambda edge: edge.wall_time)
     yield watcher.report()
     while not once and not stop.wait(interval):
         yield from watcher.poll()

@@ -140,6 +140,13 @@ def test_of_the_past_only_what_is_not_over_is_reported(tmp_path: Path) -> None:
     assert once(tmp_path, "nan-loss", runs="a") == []
 
 
+def test_what_fires_at_the_start_is_in_the_order_of_time(tmp_path: Path) -> None:
+    write_segment(tmp_path / "a", event(3, scalar("loss/x", 9)), event(4, scalar("loss/y", 9)))
+    write_segment(tmp_path / "b", event(2, scalar("loss/z", 9)))
+    alerts = ["+ b loss/z 2", "+ a loss/x 3", "+ a loss/y 4"]
+    assert once(tmp_path, "loss/y > 1", "loss/z > 1", "loss/x > 1") == alerts
+
+
 def test_rotation_ranks_and_a_restart_from_a_checkpoint(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path / "run", 1, Rotation(max_file_size=1))
     for step in range(1, 11):
