@@ -27,6 +27,8 @@ _UNNAMED: Final = RecordName(0, 0, "", Kind.SUMMARY)
 """What a file of any other name holds."""
 
 _KEPT: Final = 1000
+_OUT_OF_ORDER_SECS: Final = 60.0
+"""MindSpore's collector writes what several processes have made, seconds out of order."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class _Check:
         self.findings: list[Finding] = []
         self.records: Counter[str] = Counter()
         self.sound_bytes = 0
-        self.steps, self.times = _Order("step"), _Order("wall time")
+        self.steps, self.times = _Order("step"), _Order("wall time", _OUT_OF_ORDER_SECS)
         self._kind = kind
         self._is_first = True
 
@@ -188,12 +190,12 @@ def _loss(damage: Damage, kind: Kind) -> str:
 class _Order:
     """Checks that numbers do not go back, and keeps their range."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, slack: float = 0) -> None:
         self.first: Any = None
         self.last: Any = None
         self.least: Any = None
         self.greatest: Any = None
-        self._what = what
+        self._what, self._slack = what, slack
         self._before: Any = None  # the next number must not be lower
         self._has_gone_back = False
 
@@ -214,7 +216,7 @@ class _Order:
         if not self._has_gone_back:
             before = numbers[0] if self._before is None else self._before
             known = np.concatenate([[before], numbers])
-            falls = np.flatnonzero(numbers < known[:-1])
+            falls = np.flatnonzero(numbers < known[:-1] - self._slack)
             if len(falls):
                 self._has_gone_back = True
                 at = int(falls[0])
