@@ -127,6 +127,9 @@ def chosen_directory(
         with contextlib.suppress(OSError):
             path = os.path.join(named, LOCK_NAME)
             stack.enter_context(file_lock(path, timeout=_LOCK_SECS, kind=lock))
+        with contextlib.suppress(OSError):
+            if all(name.startswith(".") for name in os.listdir(named)):  # as `rm DIR/*` leaves it
+                os.unlink(os.path.join(named, SETTINGS_NAME))
         differences = {} if way == NEW else _differences(named, rank, who)
         path = named
         with contextlib.suppress(OSError):

@@ -109,6 +109,15 @@ def test_a_training_continues_only_records_that_are_there(training: Training) ->
     assert not training.begin(SETTINGS, rank=1, size=2).continues  # of a SummaryRecord
 
 
+def test_an_emptied_directory_holds_no_training(training: Training) -> None:
+    training.ranks(SETTINGS, SETTINGS)
+    for path in training.named.glob("[!.]*"):
+        path.unlink()
+    assert training.ranks(OTHER, OTHER) == ["run-1", "run-1"]
+    assert training.ranks(OTHER, OTHER) == ["run-1", "run-1"]
+    assert training.ranks(SETTINGS, SETTINGS) == ["run-1-2", "run-1-2"]
+
+
 def test_what_only_one_of_them_has_is_no_difference(training: Training) -> None:
     training.once(SETTINGS)
     assert training.once({"network": "Net", "custom.team": "ads"}).differences == {}
