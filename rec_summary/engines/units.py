@@ -123,9 +123,10 @@ def check_failures(failed: Mapping[str, Exception], count: int, done: str) -> No
     if len(failed) == 1:
         raise next(iter(failed.values()))
     if failed:
-        shown = "; ".join(f"{name}: {error}" for name, error in list(failed.items())[:_SHOWN])
-        more = f"; and {len(failed) - _SHOWN:,} more" if len(failed) > _SHOWN else ""
-        raise PartialError(f"{len(failed):,} of {count:,} runs could not be {done}. {shown}{more}")
+        lines = [f"{len(failed):,} of {count:,} runs could not be {done}."]
+        lines += [f"  {name}: {error}" for name, error in list(failed.items())[:_SHOWN]]
+        lines += [f"  and {len(failed) - _SHOWN:,} more"] * (len(failed) > _SHOWN)
+        raise PartialError("\n".join(lines))
 
 
 def need_shared(path: str, what: str, *, exists: Callable[[str], bool] = os.path.isdir) -> None:

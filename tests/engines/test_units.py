@@ -114,7 +114,7 @@ def test_the_error_of_several_units() -> None:
     check_failures({}, 9, "read")
     with pytest.raises(KeyError):
         check_failures({"a": KeyError("a")}, 9, "read")
-    with pytest.raises(PartialError, match=r"2 of 9 runs could not be read\. a: one; b: two"):
+    with pytest.raises(PartialError, match=r"2 of 9 runs could not be read\.\n  a: one\n  b: two$"):
         check_failures({"a": OSError("one"), "b": OSError("two")}, 9, "read")
 
 
