@@ -186,18 +186,18 @@ def imported(location: str) -> Callable[[], Any]:
     """Returns the function `module:function`; modules of the working directory are found too.
 
     Raises:
-        ModelError: There is no such function.
+        ValueError: There is no such function.
     """
     module, _, name = location.partition(":")
     if not module or not name:
-        raise ModelError(three_part("the model", location, "module:function"))
+        raise ValueError(three_part("the model", location, "module:function"))
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         expected = f"a function that can be imported ({error})"
-        raise ModelError(three_part("the model", location, expected)) from error
+        raise ValueError(three_part("the model", location, expected)) from error
     if not callable(function):
-        raise ModelError(three_part("the model", function, "a function"))
+        raise ValueError(three_part("the model", function, "a function"))
     return function

@@ -110,13 +110,13 @@ def test_the_command_does_the_same_where_the_directory_has_been_moved_to(
     ],
 )
 def test_models_that_cannot_be_found(callback: str, match: str) -> None:
-    with pytest.raises(ModelError, match=match):
+    with pytest.raises(ValueError, match=match):
         imported(callback)
 
 
 def test_a_model_is_looked_up_before_anything_is_computed(run: Path) -> None:
     progress: list[tuple[str, int, int]] = []
-    with pytest.raises(ModelError, match="a function that can be imported"):
+    with pytest.raises(ValueError, match="a function that can be imported"):
         SummaryLandscape(run).gen_landscapes_with_multi_process(
             "nothing_of_the_kind:f",
             {"landscape_size": 5},

@@ -97,7 +97,7 @@ def landscape(
                 progress=progress,
                 **options,
             )
-    except (ValueError, ImportError) as error:
+    except ValueError as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
         received = verbatim(f"{error.filename or source}: {error.strerror or error}")
