@@ -13,6 +13,7 @@ from rec_summary.alerts.delivery import Complain, sentence
 from rec_summary.alerts.states import Transition
 from rec_summary.cli.command import one_run
 from rec_summary.errors import (
+    ArgumentError,
     RecSummaryError,
     SourceError,
     os_errors_as,
@@ -29,7 +30,6 @@ from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.lineage import NOTE, Lineage, lineage_of
 from rec_summary.series.new_records import NewRecords
-from rec_summary.series.options import ArgumentError
 from rec_summary.series.overview.position import positions
 from rec_summary.series.report import Report
 from rec_summary.series.text import valid
@@ -109,7 +109,7 @@ def _check_user(run: Run) -> os.stat_result:
     """Returns the status of a record directory in which this user may ask for something."""
     owner, user = os.stat(run.path), os.geteuid()
     if user not in (0, owner.st_uid):
-        expected = f"{owner.st_uid}, the owner of the record directory, or 0"
+        expected = f"{owner.st_uid}, the owner of the record directory, or root"
         raise SourceError(three_part("the user of this command", user, expected))
     return owner
 
