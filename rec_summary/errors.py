@@ -98,6 +98,10 @@ class RecSummaryError(Exception):
     """
 
 
+class ArgumentError(ValueError):
+    """An argument is invalid. It is raised before any work begins."""
+
+
 class SourceError(RecSummaryError):
     """A directory or file named as input cannot be used."""
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rec_summary.alerts.states import Transition
-from rec_summary.errors import os_errors_as, three_part
-from rec_summary.series.options import ArgumentError
+from rec_summary.errors import ArgumentError, os_errors_as, three_part
 from rec_summary.series.text import printable
 from rec_summary.tables.formats import json_value
 

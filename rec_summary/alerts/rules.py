@@ -25,8 +25,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
-from rec_summary.errors import three_part, verbatim
-from rec_summary.series.options import SECONDS, ArgumentError, tags_named
+from rec_summary.errors import ArgumentError, three_part, verbatim
+from rec_summary.series.options import SECONDS, tags_named
 from rec_summary.series.text import printable
 
 BUILTIN: Final[Mapping[str, str]] = MappingProxyType(

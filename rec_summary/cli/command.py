@@ -136,7 +136,7 @@ class RecordsCommand(click.Command):
             raise click.UsageError(one_line(three_part(DESTINATION, target, expected)))
         if self._empty and list_tree(target, DESTINATION):
             expected = "an empty place, or one that does not exist"
-            raise click.ClickException(three_part(DESTINATION, target, expected))
+            raise click.UsageError(one_line(three_part(DESTINATION, target, expected)))
 
 
 Find = Callable[[], "list[Run]"]
@@ -170,7 +170,7 @@ def one_run(source: str) -> Run:
         SourceError: The source cannot be read.
         ArgumentError: There are several runs.
     """
-    from rec_summary.series.options import ArgumentError
+    from rec_summary.errors import ArgumentError
 
     runs = choose_runs(source, None)
     if len(runs) > 1:
@@ -194,8 +194,8 @@ def awaited_runs(source: str, pattern: str | None, find: Find) -> list[Run]:
         NotFoundError: The source is a file, not a directory.
         SourceError: The source cannot be read.
     """
+    from rec_summary.errors import ArgumentError
     from rec_summary.records.remote import NotFoundError, Url
-    from rec_summary.series.options import ArgumentError
 
     try:
         return choose_runs(source, pattern, find)
@@ -283,8 +283,8 @@ def _reporting_errors(*, debug: bool, exit_code: int) -> Iterator[None]:
 
 
 def _message(error: Exception) -> click.ClickException:
+    from rec_summary.errors import ArgumentError
     from rec_summary.records.remote import NotFoundError
-    from rec_summary.series.options import ArgumentError
 
     if isinstance(error, ArgumentError | NotFoundError):
         return click.UsageError(with_urls(str(error)))

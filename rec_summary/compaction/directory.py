@@ -27,7 +27,7 @@ from rec_summary.compaction.rewriting import (
     weight_of,
 )
 from rec_summary.engines.units import check_failures, need_shared, run_units
-from rec_summary.errors import RecSummaryError, os_errors_as, three_part, verbatim
+from rec_summary.errors import ArgumentError, RecSummaryError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import is_held
@@ -37,7 +37,7 @@ from rec_summary.records.remote import SOURCE, Url, open_binary, path_or_url
 from rec_summary.records.writing.retention import MOST_FILES, rank_bytes, segment_bytes
 from rec_summary.series.batch import SUMMARY
 from rec_summary.series.event_reader import EventReader
-from rec_summary.series.options import ArgumentError, chosen_engine, places_apart
+from rec_summary.series.options import chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, need_run
 from rec_summary.series.report import Report

@@ -16,7 +16,7 @@ from typing import Final
 
 from rec_summary.arrays import Flags, Floats, Integers
 from rec_summary.engines.engine import Engine, parse_engine
-from rec_summary.errors import three_part, verbatim
+from rec_summary.errors import ArgumentError, three_part, verbatim
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.remote import overlap, path_or_url
@@ -37,10 +37,6 @@ MOST_SUB_RUNS: Final = 8
 """Ranks that have a sub-run each in TensorBoard, unless some are chosen."""
 
 _WHEN: Final = "an age (30s, 5m, 2h, 1d) or a date and time (2026-01-31T12:00)"
-
-
-class ArgumentError(ValueError):
-    """An argument is invalid. It is raised before any work begins."""
 
 
 def chosen_engine(engine: str, jobs: int | None) -> Engine:

@@ -29,7 +29,7 @@ from urllib.parse import quote
 import numpy as np
 from msgspec import Struct
 
-from rec_summary.errors import DestinationError, required, three_part, verbatim
+from rec_summary.errors import ArgumentError, DestinationError, required, three_part, verbatim
 from rec_summary.records.files import create_plain, open_plain
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, concatenated, rows_of
@@ -40,7 +40,7 @@ from rec_summary.series.exports.following import INTERVAL_SECS, Follower, places
 from rec_summary.series.exports.reading import FileReader, FilesRead, continues, is_replaced
 from rec_summary.series.limits import Count, Rank
 from rec_summary.series.new_records import NewRecords
-from rec_summary.series.options import EVERYTHING, ArgumentError, ExportOptions, Selection
+from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.runs.values import BufferedScalars
 from rec_summary.series.runs.writers import Writer, Writers

@@ -22,6 +22,7 @@ import numpy as np
 from rec_summary.arrays import Floats
 from rec_summary.engines.engine import Engine
 from rec_summary.errors import (
+    ArgumentError,
     DestinationError,
     SourceError,
     os_errors_as,
@@ -35,7 +36,6 @@ from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns, concatenated
 from rec_summary.series.lineage import evaluations, lineage_of
 from rec_summary.series.options import (
     EVERYTHING,
-    ArgumentError,
     ExportOptions,
     Selection,
     chosen_engine,

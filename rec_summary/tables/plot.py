@@ -18,6 +18,7 @@ import numpy as np
 
 from rec_summary.arrays import Array, Floats
 from rec_summary.errors import (
+    ArgumentError,
     DestinationError,
     RecSummaryError,
     os_errors_as,
@@ -32,7 +33,7 @@ from rec_summary.series.best_values import best_place
 from rec_summary.series.comparison.curves import Curve, aligned
 from rec_summary.series.comparison.groups import band
 from rec_summary.series.comparison.samples import AXES, SAMPLES, STEP, Totals, totals_of
-from rec_summary.series.options import ArgumentError, Selection, tags_named
+from rec_summary.series.options import Selection, tags_named
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished
 from rec_summary.series.sampling import ScalarSampler

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rec_summary.errors import three_part
-from rec_summary.series.options import ArgumentError, compiled, tags_named
+from rec_summary.errors import ArgumentError, three_part
+from rec_summary.series.options import compiled, tags_named
 from rec_summary.series.overview.rows import BEST, BEST_STEP
 
 _PARTS: Final = re.compile(

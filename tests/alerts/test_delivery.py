@@ -30,7 +30,7 @@ from rec_summary.alerts.delivery import (
 )
 from rec_summary.alerts.rules import parse
 from rec_summary.alerts.states import Transition
-from rec_summary.series.options import ArgumentError
+from rec_summary.errors import ArgumentError
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 

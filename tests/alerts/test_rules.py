@@ -25,7 +25,7 @@ from rec_summary.alerts.rules import (
     read_rule,
     read_rules_file,
 )
-from rec_summary.series.options import ArgumentError
+from rec_summary.errors import ArgumentError
 
 WORDS = st.from_regex(r"[A-Za-z0-9_*?/.\-\[\]%:äß]{1,12}", fullmatch=True).filter(
     lambda text: (

@@ -115,7 +115,7 @@ def test_nothing_is_put_when_the_command_fails(memory: Any) -> None:
 def test_a_destination_that_must_be_empty(memory: Any) -> None:
     made = command(lambda *_: None, empty=True)
     result = CliRunner().invoke(made, ["local", "--output", "memory://runs"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "an empty place, or one that does not exist" in result.output
     assert CliRunner().invoke(made, ["local", "--output", "memory://new"]).exit_code == 0
 

@@ -22,12 +22,13 @@ from rec_summary.compaction.directory import (
     keep_within,
 )
 from rec_summary.compaction.rewriting import compacted_name, rewrite
+from rec_summary.errors import ArgumentError
 from rec_summary.records.format.names import Kind, hidden_path
 from rec_summary.records.reading.runs import Run, find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import MOST_FILES
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.series.options import EVERYTHING, ArgumentError
+from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished_scalars
 from tests.support.compacting import BUDGET, check, shown, write_records

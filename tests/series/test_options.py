@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rec_summary.series.options import ArgumentError, ExportOptions, Selection, Since, read_since
+from rec_summary.errors import ArgumentError
+from rec_summary.series.options import ExportOptions, Selection, Since, read_since
 
 
 @pytest.mark.parametrize(

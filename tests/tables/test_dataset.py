@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from rec_summary.errors import DestinationError
+from rec_summary.errors import ArgumentError, DestinationError
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
-from rec_summary.series.options import ArgumentError, ExportOptions, Selection
+from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.runs.writers import Writer
 from rec_summary.series.step_buffer import StepBuffer

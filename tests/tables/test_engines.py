@@ -16,8 +16,7 @@ import rec_summary.dask
 import rec_summary.ray
 import rec_summary.spark
 from rec_summary import load
-from rec_summary.errors import SourceError
-from rec_summary.series.options import ArgumentError
+from rec_summary.errors import ArgumentError, SourceError
 from rec_summary.tables import arrow
 from tests.support.corpus import losses, put
 from tests.support.scalar_rows import is_same, plain, several_runs

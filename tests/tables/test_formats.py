@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from rec_summary import load
 from rec_summary._pb import lineage_pb2
-from rec_summary.errors import DestinationError, SourceError
-from rec_summary.series.options import ArgumentError
+from rec_summary.errors import ArgumentError, DestinationError, SourceError
 from rec_summary.tables import formats
 from rec_summary.tables.formats import FORMATS, export_tables
 from tests.support.landscape_cases import landscape_value

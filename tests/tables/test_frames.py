@@ -14,8 +14,7 @@ import pytest
 
 import rec_summary
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.errors import SourceError
-from rec_summary.series.options import ArgumentError
+from rec_summary.errors import ArgumentError, SourceError
 from rec_summary.tables.frames import load
 from rec_summary.values.tensor import to_tensor
 from tests.support import cases

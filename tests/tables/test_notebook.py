@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import rec_summary
 from rec_summary._pb import lineage_pb2
+from rec_summary.errors import ArgumentError
 from rec_summary.series.batch import Columns
-from rec_summary.series.options import ArgumentError
 from rec_summary.series.overview.statistics import ScalarSummary
 from rec_summary.tables import notebook
 from rec_summary.tables.notebook import run_html, sparkline

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rec_summary.series.options import ArgumentError
+from rec_summary.errors import ArgumentError
 from rec_summary.tables.query import Filter, column_of, parse_filter, short_names, sort_rows
 
 ROWS: list[dict[str, Any]] = [

@@ -15,7 +15,8 @@ from PIL import Image
 
 from rec_summary import load
 from rec_summary.cli import cli
-from rec_summary.series.options import ArgumentError, ExportOptions
+from rec_summary.errors import ArgumentError
+from rec_summary.series.options import ExportOptions
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex

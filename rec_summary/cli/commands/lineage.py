@@ -127,8 +127,7 @@ def _query(
     limit: int | None,
 ) -> _Answer:
     """Returns the chosen rows and columns."""
-    from rec_summary.errors import three_part
-    from rec_summary.series.options import ArgumentError
+    from rec_summary.errors import ArgumentError, three_part
     from rec_summary.series.overview.rows import column_names
     from rec_summary.tables.query import column_of, sort_rows
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from rec_summary.errors import DestinationError, os_errors_as, three_part
+from rec_summary.errors import ArgumentError, DestinationError, os_errors_as, three_part
 from rec_summary.records.files import write_atomically
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES
@@ -80,7 +80,8 @@ def repair(
 
     Raises:
         SourceError: There are no record files.
-        DestinationError: The destination is not empty, or cannot be written to.
+        ArgumentError: The destination is not empty, or overlaps with the source.
+        DestinationError: It cannot be written to.
     """
     source, destination = path_or_url(source), os.fspath(destination)
     _check(source, destination)
@@ -112,11 +113,11 @@ def repair(
 def _check(source: str, destination: str) -> None:
     if overlap(source, destination):
         expected = "two directories of which neither is in the other"
-        raise DestinationError(three_part(_DESTINATION, destination, expected))
+        raise ArgumentError(three_part(_DESTINATION, destination, expected))
     with _unusable(destination):
         if os.path.exists(destination) and os.listdir(destination):
             expected = "an empty directory, or one that does not exist"
-            raise DestinationError(three_part(_DESTINATION, destination, expected))
+            raise ArgumentError(three_part(_DESTINATION, destination, expected))
 
 
 def _copy(reader: RecordReader, path: str) -> FileRepair:

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.arrays import Floats, Integers
-from rec_summary.errors import three_part
+from rec_summary.errors import ArgumentError, three_part
 from rec_summary.series.comparison.curves import Curve, aligned
-from rec_summary.series.options import ArgumentError
 
 GROUP: Final = "group"
 """The entry of the lineage by which runs are grouped as they state it."""

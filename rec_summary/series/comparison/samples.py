@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.arrays import Integers
-from rec_summary.errors import three_part
+from rec_summary.errors import ArgumentError, three_part
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.lineage import lineage_events
-from rec_summary.series.options import ArgumentError
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rec_summary.errors import DestinationError, three_part
+from rec_summary.errors import ArgumentError, DestinationError, three_part
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports.directory import ExportDirectory
-from rec_summary.series.options import ArgumentError, ExportOptions, matching_runs, places_apart
+from rec_summary.series.options import ExportOptions, matching_runs, places_apart
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.text import printable
 

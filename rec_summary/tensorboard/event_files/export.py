@@ -12,17 +12,11 @@ from typing import Final
 
 from rec_summary.engines.engine import Engine
 from rec_summary.engines.units import check_failures, is_here, need_shared, run_units
-from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
+from rec_summary.errors import ArgumentError, DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports.following import INTERVAL_SECS, Follower, places_followed
-from rec_summary.series.options import (
-    ArgumentError,
-    ExportOptions,
-    Selection,
-    chosen_engine,
-    places_apart,
-)
+from rec_summary.series.options import ExportOptions, Selection, chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, need_run
 from rec_summary.series.report import ExportReport, Progress, Report

@@ -18,17 +18,11 @@ from typing import Any, Final
 from google.protobuf import text_format
 from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 
-from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
+from rec_summary.errors import ArgumentError, DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.files import open_plain
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import Url, path_or_url
-from rec_summary.series.options import (
-    ArgumentError,
-    ExportOptions,
-    Selection,
-    compiled,
-    places_apart,
-)
+from rec_summary.series.options import ExportOptions, Selection, compiled, places_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import recorded_values

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.errors import ArgumentError
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.remote import Url, path_or_url
@@ -31,7 +32,7 @@ from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.exports.reading import compacted, continues
 from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.new_records import NewRecords, ReadPosition, boundary, newest_part
-from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
+from rec_summary.series.options import ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point

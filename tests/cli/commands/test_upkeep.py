@@ -71,7 +71,7 @@ def test_what_was_repaired_is_sound(three_runs: Path, damaged: Path, tmp_path: P
     assert "Copied " in done.stdout
     assert run("verify", tmp_path / "copy").returncode == 0
     again = run("repair", three_runs, tmp_path / "copy")
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert "an empty directory, or one that does not exist" in flat(again.stderr)
 
 

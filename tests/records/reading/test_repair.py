@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rec_summary.errors import DestinationError, SourceError
+from rec_summary.errors import ArgumentError, SourceError
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import (
@@ -122,7 +122,7 @@ def test_destinations_that_will_not_do(tmp_path: Path, place: str) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "theirs").write_text("x")
     before = tree(tmp_path)
-    with pytest.raises(DestinationError, match="the destination of the repair is invalid"):
+    with pytest.raises(ArgumentError, match="the destination of the repair is invalid"):
         repair(tmp_path / "records", tmp_path / place)
     assert tree(tmp_path) == before
 

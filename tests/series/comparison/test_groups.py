@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rec_summary.errors import ArgumentError
 from rec_summary.series.comparison.curves import Curve
 from rec_summary.series.comparison.groups import band, grouped
-from rec_summary.series.options import ArgumentError
 
 RUNS = {
     "a1": {"learning_rate": 0.1, "seed": 1, "network": "Deep", "group": "a"},

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from rec_summary.errors import ArgumentError
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.comparison.samples import Totals, totals_of
-from rec_summary.series.options import ArgumentError
 from rec_summary.series.report import Report
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.errors import DestinationError, SourceError
+from rec_summary.errors import ArgumentError, DestinationError, SourceError
 from rec_summary.records.format.framing import frame
 from rec_summary.series.text import valid
-from rec_summary.tensorboard.event_files.export import ArgumentError, export_tensorboard
+from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support import cases, event_files
 from tests.support.event_files import LAYOUT, shown
 from tests.support.python_loader import PythonPages

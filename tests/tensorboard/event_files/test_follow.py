@@ -13,10 +13,11 @@ import pytest
 from tensorboard.plugins.hparams import metadata
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.errors import ArgumentError
 from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.new_records import NewRecords
-from rec_summary.series.options import ArgumentError, ExportOptions
+from rec_summary.series.options import ExportOptions
 from rec_summary.tensorboard.event_files import run_exporter
 from rec_summary.tensorboard.event_files.export import export_tensorboard, follow_tensorboard
 from tests.support import event_files

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from rec_summary._pb.summary_pb2 import Summary
-from rec_summary.errors import DestinationError, SourceError
-from rec_summary.series.options import ArgumentError
+from rec_summary.errors import ArgumentError, DestinationError, SourceError
 from rec_summary.tensorboard.embedding_tables import MOST_ROWS
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
