@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rec_summary.engines.engine import HERE, Engine
-from rec_summary.errors import required, three_part, verbatim
+from rec_summary.errors import ArgumentError, required, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import path_or_url
 from rec_summary.series.batch import Columns, Recorded, concatenated, rows_of
 from rec_summary.series.comparison.groups import GROUP, grouped
 from rec_summary.series.limits import MOST_CELLS
 from rec_summary.series.lineage import evaluations, parameters_of
-from rec_summary.series.options import ArgumentError, ExportOptions, Selection, chosen_engine
+from rec_summary.series.options import ExportOptions, Selection, chosen_engine
 from rec_summary.series.overview.choice import check_ranks, check_tags, chosen_runs
 from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import column_names, rows
@@ -110,7 +110,7 @@ def load(
     location = path_or_url(source)
     chosen = chosen_runs(find_runs(location), runs)
     check_ranks(chosen, ranks)
-    check_tags(map(selection.narrowed, chosen), tags, scalars=False)
+    check_tags(map(selection.narrowed, chosen), tags, scalars=False, ranks=ranks)
     return Records(location, chosen, selection, reader)
 
 

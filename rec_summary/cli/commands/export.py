@@ -34,7 +34,7 @@ from rec_summary.series import DASHBOARDS
 if TYPE_CHECKING:
     from rec_summary.records.reading.runs import Run
     from rec_summary.series.discovery.run_poller import RunPoller
-    from rec_summary.series.options import Selection
+    from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.series.report import ExportReport
     from rec_summary.tables.formats import TableReport
 
@@ -137,7 +137,7 @@ def export(
 
                 report = follow_tensorboard(source, destination, **how)
     else:
-        _check_choice(source, runs, selection, which)
+        _check_choice(source, runs, selection, choice, form)
         if projector is not None:
             # Before everything else: if nothing matches, nothing is written.
             from rec_summary.tensorboard.event_files.projector import export_projector
@@ -201,15 +201,21 @@ def _check_combination(given: Mapping[str, Any]) -> None:
 
 
 def _check_choice(
-    source: str, runs: str | None, selection: Selection, which: Mapping[str, Any]
+    source: str, runs: str | None, selection: Selection, choice: ExportOptions, form: str
 ) -> None:
     """Raises an error that lists the ranks or tags if none of them is chosen."""
+    from rec_summary.series.options import Selection
     from rec_summary.series.overview.choice import check_ranks, check_tags
 
-    if (which["tags"] or which["ranks"]) is not None:
-        matching = _matching(source, runs)
-        check_ranks(matching, which["ranks"])
-        check_tags(map(selection.narrowed, matching), which["tags"], scalars=False)
+    if (choice.tags or choice.ranks) is not None:
+        matching, of_ranks = _matching(source, runs), Selection(choice)
+        check_ranks(matching, choice.ranks)
+        for_board = form == "tensorboard"  # which shows the only rank of a run in any case
+        parts = (
+            (selection if for_board and len(run.ranks) == 1 else of_ranks).narrowed(run)
+            for run in matching
+        )
+        check_tags(parts, choice.tags, scalars=False, evaluated=for_board, ranks=choice.ranks)
 
 
 @contextlib.contextmanager

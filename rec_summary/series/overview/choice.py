@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from rec_summary.errors import three_part
+from rec_summary.errors import ArgumentError, three_part
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
 from rec_summary.series.event_reader import read_batches
-from rec_summary.series.options import ArgumentError, compiled, matching_runs, read_ranks
+from rec_summary.series.lineage import evaluations
+from rec_summary.series.options import compiled, matching_runs, read_ranks
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 
@@ -33,6 +35,9 @@ def chosen_runs(runs: Sequence[Run], pattern: str | None) -> list[Run]:
     near = _near([run.name for run in runs], pattern or "")
     expected = f"a pattern that matches a run; there are: {near}"
     message = three_part("the choice of runs", pattern, expected)
+    literal = (pattern or "").replace("[", "[[]")
+    if matching_runs(runs, literal):
+        raise ArgumentError(f"{message} `[` begins a set of characters; for itself: {literal!r}.")
     if searched := [run.name for run in runs if pattern and _finds(pattern, run.name)]:
         hint = f" As a regular expression it finds runs: {_named(searched)}. Runs are chosen by a"
         raise ArgumentError(f"{message}{hint} shell pattern, such as 'ctr-*'.")
@@ -41,13 +46,22 @@ def chosen_runs(runs: Sequence[Run], pattern: str | None) -> list[Run]:
     raise ArgumentError(message + (hint if tags else ""))
 
 
-def check_tags(runs: Iterable[Run], pattern: str | None, *, scalars: bool = True) -> None:
+def check_tags(
+    runs: Iterable[Run],
+    pattern: str | None,
+    *,
+    scalars: bool = True,
+    evaluated: bool = False,
+    ranks: str | None = None,
+) -> None:
     """Checks that a regular expression finds something in a tag.
 
     Args:
         runs: The runs.
         pattern: The expression; None finds everything.
         scalars: Whether only the tags of scalars count.
+        evaluated: Whether the metrics of evaluations are tags, too.
+        ranks: The ranks whose tags these are; None means all.
 
     Raises:
         ArgumentError: There are tags, and none matches. If runs match the pattern, or tags match
@@ -57,13 +71,15 @@ def check_tags(runs: Iterable[Run], pattern: str | None, *, scalars: bool = True
         return
     runs = list(runs)
     wanted, others = compiled(pattern, "the choice of tags"), []
-    for tag in _tags(runs, scalars=scalars):
+    metrics = _metrics(runs) if evaluated else ()
+    for tag in itertools.chain(_tags(runs, scalars=scalars), metrics):
         if wanted.search(tag):
             return
         others.append(tag)
     if not others:
         return
-    expected = f"a pattern that is found in a tag; there are: {_near(others, pattern)}"
+    of = "" if ranks in (None, "all") else f" of ranks {ranks}"
+    expected = f"a pattern that is found in a tag{of}; there are: {_near(others, pattern)}"
     message = three_part("the choice of tags", pattern, expected)
     if matched := fnmatch.filter(others, pattern):
         hint = f" As a shell pattern it matches tags: {_named(matched)}. Tags are chosen by a"
@@ -114,6 +130,12 @@ def _tags(runs: Sequence[Run], *, scalars: bool = True) -> Iterator[str]:
                 new -= known | {""}
                 known |= new
                 yield from sorted(new)
+
+
+def _metrics(runs: Sequence[Run]) -> Iterator[str]:
+    """Yields the metrics of evaluations, each once."""
+    rows = itertools.chain.from_iterable(evaluations(run, Report()) for run in runs)
+    yield from dict.fromkeys(row["metric"] for row in rows)
 
 
 def _finds(pattern: str, name: str) -> bool:

@@ -12,13 +12,22 @@ from urllib.parse import unquote
 import pytest
 from click.testing import CliRunner
 
+from rec_summary._pb.lineage_pb2 import EvaluationLineage
 from rec_summary.cli.commands.export import export
 from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from tests.support import event_files
 from tests.support.command import PROGRAM, end, environment, flat, python, run, start
 from tests.support.event_files import shown
-from tests.support.record_dirs import event, histo, scalar, summary_name, tree, write_segment
+from tests.support.record_dirs import (
+    event,
+    histo,
+    lineage,
+    scalar,
+    summary_name,
+    tree,
+    write_segment,
+)
 from tests.support.waiting import eventually
 
 
@@ -352,6 +361,37 @@ def test_a_dataset_is_not_written_to_a_url(source: Path) -> None:
     done = CliRunner().invoke(export, [str(source), "memory://bucket/out", *_DATASET])
     assert done.exit_code == 2
     assert "needs a local DEST" in flat(done.output)
+
+
+@pytest.mark.parametrize("form", ["tensorboard", "jsonl"])
+def test_tags_that_the_chosen_ranks_do_not_have(tmp_path: Path, form: str) -> None:
+    write_segment(tmp_path / "run", event(1, scalar("loss", 1), scalar("auc", 1)))
+    write_segment(tmp_path / "run", event(1, scalar("loss", 1)), rank=1)
+    which = ("--format", form, "--ranks", "1", "--tags")
+    done = run("export", tmp_path / "run", tmp_path / "out", *which, "auc")
+    assert done.returncode == 2
+    assert "found in a tag of ranks 1; there are: loss." in flat(done.stderr)
+    assert not (tmp_path / "out").exists()
+    assert run("export", tmp_path / "run", tmp_path / "out", *which, "loss").returncode == 0
+
+
+def test_a_run_of_one_rank_is_in_the_event_files_whatever_ranks_are_chosen(tmp_path: Path) -> None:
+    write_segment(tmp_path / "source" / "one", event(1, scalar("grad", 1)))
+    for rank in (0, 1):
+        write_segment(tmp_path / "source" / "two", event(1, scalar("loss", 1)), rank=rank)
+    which = ("--ranks", "1", "--tags", "grad")
+    done = run("export", tmp_path / "source", tmp_path / "out", *which)
+    assert done.returncode == 0, done.stderr
+    assert "exported: 1 scalar" in done.stdout
+
+
+def test_metrics_of_evaluations_are_tags(tmp_path: Path) -> None:
+    evaluation = EvaluationLineage(metric='{"auc": 0.7}')
+    write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
+    write_segment(tmp_path / "run", lineage(evaluation_lineage=evaluation))
+    done = run("export", tmp_path / "run", tmp_path / "out", "--tags", "auc")
+    assert done.returncode == 0, done.stderr
+    assert "1 evaluation lineage" in done.stdout
 
 
 def test_a_selection_of_tables_is_passed_on(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from rec_summary import load
+from rec_summary._pb.lineage_pb2 import EvaluationLineage
+from rec_summary.errors import ArgumentError
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series.options import ArgumentError
 from rec_summary.series.overview.choice import check_ranks, check_tags, chosen_runs
 from tests.support import command
-from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.record_dirs import event, lineage, scalar, write_segment
 
 
 @pytest.fixture
@@ -81,6 +82,14 @@ def test_of_very_many_names_the_first_are_compared(tmp_path: Path) -> None:
         check_tags(runs, "_10001")
 
 
+def test_brackets_in_names_of_runs(source: Path) -> None:
+    write_segment(source / "feed[v2]" / "a", event(1, scalar("loss", 1)))
+    runs = find_runs(source)
+    with pytest.raises(ArgumentError, match=r"`\[` begins a set .* 'feed\[\[\]v2\]/\*'\.$"):
+        chosen_runs(runs, "feed[v2]/*")
+    assert [run.name for run in chosen_runs(runs, "feed[[]v2]/*")] == ["feed[v2]/a"]
+
+
 @pytest.mark.parametrize("pattern", ["^d", r"deep\w+", ".*fm$"])
 def test_a_regular_expression_for_runs_says_so(source: Path, pattern: str) -> None:
     with pytest.raises(ArgumentError, match=r"As a regular expression it finds runs: .*deepfm"):
@@ -92,6 +101,17 @@ def test_a_shell_pattern_for_tags_says_so(source: Path) -> None:
         check_tags(find_runs(source), "[l]*ss/*o")
     with pytest.raises(ArgumentError, match=r"`\.\*` stands for any text, `\*` does not"):
         check_tags(find_runs(source), "*loss*")
+
+
+def test_the_metrics_of_evaluations_count_where_they_are_shown(source: Path) -> None:
+    evaluation = EvaluationLineage(metric='{"gauc": 0.7}')
+    write_segment(source / "dcn", lineage(evaluation_lineage=evaluation))
+    runs = find_runs(source)
+    check_tags(runs, "gauc", evaluated=True)
+    with pytest.raises(ArgumentError, match=r"there are: auc, loss/auto.$"):
+        check_tags(runs, "gauc")
+    with pytest.raises(ArgumentError, match=r"there are: gauc, auc, loss/auto.$"):
+        check_tags(runs, "gaucc", evaluated=True)
 
 
 @pytest.mark.parametrize("pattern", ["deep", "d*"])
