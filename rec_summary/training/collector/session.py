@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,22 +44,23 @@ class TensorSchedule:
             total: The number of steps in the run; None for an unbounded run.
         """
         self._every = tensor_freq or collect_freq
-        self._end: int | None = None
+        self._left = math.inf
         self._thins_out = tensor_freq is None and total is None
         times = 0 if total is None else total // collect_freq + 1
         if tensor_freq is None and total is not None and times > _MOST_TENSOR_STEPS:
-            every = total // (_MOST_TENSOR_STEPS - 1)
-            self._every = max(every, 1)
-            # A short run is collected up to the limit, with step 0 and step 1.
-            self._end = every * (_MOST_TENSOR_STEPS - 1) if every > 1 else _MOST_TENSOR_STEPS
+            self._every = total // (_MOST_TENSOR_STEPS - 1)
+            # The first step has tensors as well, which is a multiple only in a short run.
+            self._left = _MOST_TENSOR_STEPS - (self._every > 1)
 
     def due(self, step: int) -> bool:
-        """Whether tensors are due at a step. Call it with rising steps only."""
-        if self._end is not None and step > self._end:
+        """Whether tensors are due at a step. Call it once for each step; the first is any."""
+        if not self._left:
             return False
         while self._thins_out and step >= 2 * _TENSOR_STEPS_PER_OCTAVE * self._every:
             self._every *= 2
-        return step % self._every == 0
+        is_due = step % self._every == 0
+        self._left -= is_due
+        return is_due
 
 
 @dataclass
@@ -122,10 +124,11 @@ class TrainRun:
         self._offset = progress.step - view.step
         self._outputs: Any = None  # of the last step; `view` has those of an evaluation in `fit`
         self._steps_seen = 0
-        self._recorded_epoch = 0
+        self._recorded_epoch = -1
         self._lineage_written = 0.0
         self._learning_rate: float | None = None  # at the last lineage
-        self.use(options, {})
+        self._settings: Mapping[str, str] = {}
+        self._tensors = self._schedule()
 
     def stop(self, request: Request) -> None:
         """Ends the training in good order, after this step or at once if it waits for data."""
@@ -141,10 +144,12 @@ class TrainRun:
         before, self._options = self._options, options
         if options is not before:
             self.snapshots.use(options)
+            self._tensors = self._schedule()
         self._settings = settings
-        self._tensors = TensorSchedule(
-            options.collect_freq, options.collect_tensor_freq, self._total
-        )
+
+    def _schedule(self) -> TensorSchedule:
+        options = self._options
+        return TensorSchedule(options.collect_freq, options.collect_tensor_freq, self._total)
 
     @property
     def is_first_step(self) -> bool:
@@ -158,6 +163,7 @@ class TrainRun:
         """
         if view.step == 0:
             self._offset = max(self._offset, (view.epoch - 1) * view.batch_num)
+            self.progress.step = self._offset
 
     def end_step(self, view: StepView) -> int:
         """Ends a step; returns its number over all runs, from 1 on."""
@@ -179,16 +185,14 @@ class TrainRun:
         fetches the data, hooks may run only once for each epoch. The frequency then counts epochs,
         as in MindSpore.
         """
-        if self.is_first_step:
-            self._recorded_epoch = self.view.epoch
-            return True, True
         count = self.progress.step
         if self.view.sink_mode:
             count = self.view.epoch
             if count == self._recorded_epoch:
                 return False, False
             self._recorded_epoch = count
-        return count % self._options.collect_freq == 0, self._tensors.due(count)
+        due = count % self._options.collect_freq == 0, self._tensors.due(count)
+        return (True, True) if self.is_first_step else due
 
     def lineage_due(self, now: float) -> bool:
         """Whether the lineage is due at this monotonic time, in seconds, or at the first step."""

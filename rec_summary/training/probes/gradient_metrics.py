@@ -25,7 +25,7 @@ from rec_summary.training.probes.gradient_probe import (
     GradientProbe,
 )
 from rec_summary.training.probes.probe import THROUGH
-from rec_summary.training.tensors import as_array
+from rec_summary.training.tensors import as_array, as_number
 from rec_summary.values.summary import SCALAR, SummaryValue
 
 _PREFIX: Final = "gradients/"
@@ -97,6 +97,7 @@ class GradientReader:
         self._measuring = False
         self._again = False  # the last due step was not measured
         self._step = 0
+        self._before: dict[str, int] = {}  # the updates of each optimizer before a measured step
         self._finite_at = 0  # the last measured step
         self._probes = _find(network)
         self._sparse = _has_sparse_gradients(network)
@@ -113,16 +114,29 @@ class GradientReader:
         """Measures the step that begins, if it is due."""
         self._step = step
         self._measuring = self._always or self._again or step % self._options.every == 0
+        if self._measuring:
+            self._before = self._updates()
 
     def take(self) -> list[SummaryValue]:
         """Returns the numbers of the step that has ended; none if it was not measured."""
         if not self._measuring:
             return []
         rows = {tag: as_array(value, tag) for (_, tag), value in self._mailbox.take().items()}
+        # A step that accumulates gradients makes no update. In a graph, it has the numbers of the
+        # last update once more. Optimizers that count no updates are at 0.
+        keys = {tag.partition(":")[2] for tag in rows}
+        idle = [
+            key
+            for key, count in self._updates().items()
+            if count == self._before[key] and (count or key not in keys)
+        ]
+        rows = {tag: row for tag, row in rows.items() if tag.partition(":")[2] not in idle}
         values = dict(self._numbers(rows))
         # After an evaluation, MindSpore sets the network to training again once a step has begun,
-        # and with it the graph: then the next step is measured.
-        self._again = not values and not self._again
+        # and with it the graph: then the next step is measured. Without an update, so is each step
+        # up to the next one.
+        is_idle = 0 < len(idle) == len(self._probes)
+        self._again = is_idle or (not values and not self._again)
         if not values and not self._again:
             text = (
                 f"no gradient was measured at step {self._step}: train with"
@@ -136,6 +150,13 @@ class GradientReader:
         """Measures nothing from now on."""
         self._measuring = False
         self._mailbox.close()
+
+    def _updates(self) -> dict[str, int]:
+        """Returns how many updates each optimizer has made; 0 if it does not count them."""
+        return {
+            key: int(as_number(probe.optimizer.global_step, "global_step"))
+            for key, probe in self._probes.items()
+        }
 
     def _wants(self, operator: Operator) -> bool:
         if operator.kind != GRADIENTS or not self._measuring:

@@ -13,7 +13,7 @@ pytest.importorskip("mindspore")
 import mindspore
 from mindspore import nn, ops
 from mindspore.ops.operations import debug_ops
-from mindspore.train import Callback, RunContext
+from mindspore.train import Callback, Model, RunContext
 from mindspore.train import summary_pb2 as their_summary
 
 from rec_summary import RecModel, Retention, SummaryCollector
@@ -622,20 +622,32 @@ def test_a_training_that_ends_in_an_evaluation_has_the_loss_of_its_last_step(tmp
     assert loss == scalars(tmp_path, "loss/auto")[2]
 
 
+def tensor_steps(folder):
+    return [
+        event.step
+        for event in events(folder)
+        for value in event.summary.value
+        if value.WhichOneof("value") == "tensor"
+    ]
+
+
 def test_tensors_follow_a_schedule_of_their_own(tmp_path):
     network = Reporting()
     optimizer = nn.SGD(network.trainable_params(), learning_rate=0.1)
     model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
     collector = SummaryCollector(tmp_path, collect_freq=2, collect_tensor_freq=3)
     model.online_train(stream(), callbacks=[collector, Journal(stop_after=9)])
-    tensors = [
-        event.step
-        for event in events(tmp_path)
-        for value in event.summary.value
-        if value.WhichOneof("value") == "tensor"
-    ]
-    assert tensors == [1, 3, 6, 9]
+    assert tensor_steps(tmp_path) == [1, 3, 6, 9]
     assert list(scalars(tmp_path, "mean")) == [1, 2, 4, 6, 8]
+
+
+def test_a_second_training_has_tensors_as_the_first_one(tmp_path):
+    network = Reporting()
+    model = Model(network, nn.BCEWithLogitsLoss(), nn.SGD(network.trainable_params(), 0.1))
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    for _ in range(2):
+        model.train(1, bounded(25), callbacks=[collector], dataset_sink_mode=False)
+    assert tensor_steps(tmp_path) == [*range(1, 21), *range(26, 46)]
 
 
 def test_rotation_keeps_every_step(tmp_path):

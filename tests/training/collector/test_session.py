@@ -23,6 +23,12 @@ def test_same_steps_as_mindspore_where_the_length_is_known(collect_freq, tensor_
     assert steps == [step for step in expected if 1 <= step <= total]
 
 
+@pytest.mark.parametrize(("total", "count"), [(30, 20), (600, 19)])
+def test_a_run_that_goes_on_has_as_many_tensors_as_one_that_begins(total, count):
+    schedule = TensorSchedule(1, None, total)
+    assert sum(schedule.due(step) for step in range(5001, 5001 + total)) == count
+
+
 def test_a_run_without_end_is_thinned_out_but_never_given_up():
     schedule = TensorSchedule(10, None, None)
     steps = [step for step in range(1, 1_000_001) if schedule.due(step)]

@@ -185,6 +185,44 @@ def test_the_gradient_of_a_probe_in_a_step_of_its_own(tmp_path, mode):
     assert not {"gradients/update_ratio", "gradients/accum_norm"} & tags(tmp_path)
 
 
+class Accumulating(OwnStep):
+    """A step that updates the weights with the mean gradient of four batches."""
+
+    def __init__(self, network, optimizer):
+        super().__init__(network, optimizer)
+        self.sums = optimizer.parameters.clone("sums", init="zeros")
+        self.count = Parameter(Tensor(0, mindspore.int32), name="count")
+
+    def construct(self, *columns):
+        loss, gradients = self.forward(*columns)
+        for total, gradient in zip(self.sums, gradients):  # noqa: B905  # compiled
+            loss = ops.depend(loss, ops.assign_add(total, gradient / 4))
+        loss = ops.depend(loss, ops.assign_add(self.count, 1))
+        if self.count % 4 == 0:
+            loss = ops.depend(loss, self.optimizer(self.sums))
+            for total in self.sums:
+                loss = ops.depend(loss, ops.assign(total, ops.zeros_like(total)))
+        return loss
+
+
+def test_a_step_that_only_accumulates_gradients_has_no_numbers(tmp_path, mode):
+    mindspore.set_seed(3)
+    network = ThroughProbe()
+    optimizer = nn.Adam(network.trainable_params(), learning_rate=RATE)
+    recorder, watch = collector(tmp_path, every=3), Watch(optimizer)
+    model = Model(Accumulating(network, optimizer))
+    model.train(1, bounded(12), callbacks=[recorder, watch], dataset_sink_mode=False)
+    assert recorder.troubles == {}
+    found = scalars(tmp_path, "gradients/update_ratio")
+    assert list(found) == [4, 8, 12]  # the first update from each multiple of 3 on
+    for step, number in found.items():
+        old, new = watch.weights[step - 1], watch.weights[step]
+        moved = [b - a for a, b in zip(old, new, strict=True)]
+        assert number == pytest.approx(norm(moved) / norm(old), rel=1e-3)
+    assert set(scalars(tmp_path, "gradients/norm")) == set(found)
+    assert set(scalars(tmp_path, "gradients/moment1_norm")) == set(found)
+
+
 class SparseNet(nn.Cell):
     def __init__(self):
         super().__init__()
@@ -224,6 +262,14 @@ def test_in_fit_a_step_behind_an_evaluation_is_measured_one_step_later(tmp_path,
     assert recorder.troubles == {}
     measured = set(scalars(tmp_path, "gradients/norm"))
     assert measured == {"graph": {3, 6, 10, 12}, "pynative": {3, 6, 9, 12}}[mode]
+
+
+def test_the_first_step_of_a_resumed_run_has_its_number(tmp_path):
+    network, optimizer = click_step()
+    recorder = collector(tmp_path, every=9)
+    model = Model(TrainStep(network, optimizer, nn.BCEWithLogitsLoss()))
+    model.train(3, bounded(4), callbacks=recorder, initial_epoch=2)
+    assert set(scalars(tmp_path, "gradients/norm")) == {9}
 
 
 class ScaledStep(nn.Cell):
