@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -85,6 +86,7 @@ class Aggregator:
         self._saved = time.monotonic()
         self._last_step, self._last_detailed = 0, False
         self._last_scalars: set[str] = set()
+        self._states: dict[str, State] = {}  # of the last report, until more batches come
         self._references = 0  # columns of the stored reference
         self._metrics = RankMetrics(options, sizes, troubles)
         self._restore(resume)
@@ -93,6 +95,7 @@ class Aggregator:
         """Counts batches; returns the serialised event of the report, or nothing."""
         with self._lock:
             if batches:
+                self._states = {}
                 self._metrics.update(join(batches, self._metrics.places, self._troubles))
             if request is None:
                 return b""
@@ -105,11 +108,16 @@ class Aggregator:
             return event
 
     def _event(self, request: ReportRequest, *, repeated: bool) -> bytes:
-        """Returns the event of a report. A second report of a step has only new values."""
+        """Returns the event of a report. A second report of a step has only new values.
+
+        It has all mergeable states again, because the merge takes the last ones of a step.
+        """
         metrics, options = self._metrics, self._options
         for table, (rows, row_values) in request.rows.items():
             metrics.snapshot_rows(table, rows, row_values)
-        states = metrics.end_interval()
+        if not repeated:
+            self._states = metrics.end_interval()
+        states, is_merged = self._states, self._rank_size > 1
         detail = Detail(request.detailed, options.thresholds, options.top)
         values = read(states, detail, metrics.attempt_report)
         if request.rows:
@@ -118,13 +126,19 @@ class Aggregator:
         metrics.mark_lost(values)
         values.put_all(self._host.report() if self._host is not None else {})
         if repeated:
-            before = self._last_scalars
+            # The merge reads from NaN that a quality is lost.
+            scalars = {
+                tag: value
+                for tag, value in values.scalars.items()
+                if (is_merged and math.isnan(value))
+                or not (self._last_detailed or tag in self._last_scalars)
+            }
             values = MetricValues() if self._last_detailed else values
-            values.scalars = {t: v for t, v in values.scalars.items() if t not in before}
+            values.scalars = scalars
         self._last_step, self._last_detailed = request.step, request.detailed
         self._last_scalars = set(values.scalars)
         encoded = recommender_values(**vars(values))
-        if request.detailed and self._rank_size > 1:
+        if request.detailed and is_merged:
             with self._troubles.attempt("recommender metrics: merging"):
                 content = self._mergeable(states, request)
                 encoded.append(encode_value(STATES_TAG, "metric_states", content))

@@ -136,6 +136,26 @@ def write_ranks(folder: Path, engines: list[Aggregator], steps: range, *, final:
         files.close()
 
 
+@pytest.mark.parametrize("detailed", [True, False])
+def test_a_run_that_ends_at_a_report_merges_all_of_its_last_interval(tmp_path, detailed) -> None:
+    expected = [engine(tmp_path / "state-1", rank, 2)[0] for rank in range(2)]
+    write_ranks(tmp_path / "one" / "run", expected, range(1, 11), final=True)
+    ranks = [engine(tmp_path / "state-2", rank, 2)[0] for rank in range(2)]
+    write_ranks(tmp_path / "two" / "run", ranks, range(1, 10), final=False)
+    for rank, each in enumerate(ranks):
+        files = RunWriter(tmp_path / "two" / "run", rank)
+        due = ReportRequest(10, START + 10, detailed, False)
+        # The training ends at a multiple of report_steps.
+        for batches, request in (([batch(18 + rank)], due), ([], report(10, final=True))):
+            files.write(MessageRecord(Event.FromString(each.work(batches, request))))
+        files.close()
+    export_tensorboard(tmp_path / "one", tmp_path / "logs-one")
+    export_tensorboard(tmp_path / "two", tmp_path / "logs-two")
+    merged = read_all(tmp_path / "logs-two" / "run")
+    assert "recommender_detail/table/table/window/ids" in {tag for tag, _ in merged}
+    assert merged == read_all(tmp_path / "logs-one" / "run")
+
+
 def read_all(run: Path) -> dict[tuple[str, int], bytes]:
     found = {}
     for step, _, value in event_files.values(run):
@@ -194,7 +214,9 @@ def test_merged_values_follow_a_live_run(tmp_path) -> None:
     assert {step for _, step in read_all(live / "run")} == {5, 10, 15, 20}
 
 
-def test_ranks_of_which_one_predicts_nan_have_no_quality_together(tmp_path) -> None:
+@pytest.mark.parametrize("ends", ["with the report", "after it"])
+def test_ranks_of_which_one_predicts_nan_have_no_quality_together(tmp_path, ends) -> None:
+    at_once = ends == "with the report"
     ranks = [engine(tmp_path / "state", rank, 2)[0] for rank in range(2)]
     for rank in range(2):
         files = RunWriter(tmp_path / "records" / "run", rank)
@@ -202,7 +224,10 @@ def test_ranks_of_which_one_predicts_nan_have_no_quality_together(tmp_path) -> N
             given = batch(step + rank)
             if (rank, step) == (1, 10):
                 given.values["output", 1].fill(np.nan)
-            payload = ranks[rank].work([given], report(step, final=step == 10))
+            due = report(step, final=at_once and step == 10)
+            files.write(MessageRecord(Event.FromString(ranks[rank].work([given], due))))
+        if not at_once:
+            payload = ranks[rank].work([], report(10, final=True))
             files.write(MessageRecord(Event.FromString(payload)))
         files.close()
     export_tensorboard(tmp_path / "records", tmp_path / "logs")
