@@ -62,8 +62,8 @@ def run_of(source: str) -> tuple[Run, Lineage]:
 
 def status_of(run: Run, lineage: Lineage) -> str:
     """Returns the status of a run; `KILLED` if it is running, but its process does not exist."""
-    train = lineage.train if lineage.status == RunState.RUNNING else None
-    if train is not None and writer_is_alive(run.path, train.run_state) is False:
+    is_running = lineage.status == RunState.RUNNING
+    if is_running and writer_is_alive(run.path, lineage.state) is False:
         return "KILLED"
     return RunState.Status.Name(lineage.status)
 
@@ -72,11 +72,10 @@ def write_note(run: Run, lineage: Lineage, request: Request) -> Answers:
     """Writes a note to record files of its own; returns its step and text, by rank."""
     owner = _check_user(run)
     rank = min(run.ranks)
-    last = 0 if lineage.train is None else lineage.train.run_state.step
     event = LineageEvent(wall_time=request.time, step=request.note_step)
     if request.note_step is None:
         # MindSpore's lineage has no step.
-        event.step = last or max((position.step for position in positions(run).values()), default=0)
+        event.step = lineage.state.step or max((p.step for p in positions(run).values()), default=0)
     event.note.text, event.note.author = request.note, request.author
     event.note.kind, event.note.request = NOTE, request.id
     with os_errors_as(SourceError, "the record directory", run.path, _WRITABLE):
@@ -91,7 +90,7 @@ def write_note(run: Run, lineage: Lineage, request: Request) -> Answers:
 
 def training_of(run: Run, lineage: Lineage) -> RunState:
     """Returns the state of a training that can be asked for something."""
-    state = RunState() if lineage.train is None else lineage.train.run_state
+    state = lineage.state
     status = status_of(run, lineage)
     if status == "KILLED":
         status = f"killed: its process {state.pid} does not exist"

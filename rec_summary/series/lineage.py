@@ -116,6 +116,11 @@ class Lineage:
         return not self.describes_training and not self.evaluations
 
     @property
+    def state(self) -> RunState:
+        """How the training is going, as it states it; without any field if it states nothing."""
+        return RunState() if self.train is None else self.train.run_state
+
+    @property
     def status(self) -> int:
         """How the run ended, as a `RunState.Status`.
 

@@ -143,7 +143,7 @@ class RunReader(FileReader):
         """Yields what can be said of all ranks now and could not before, by start and step."""
         if self._ranks is None:
             return
-        stated = [each.train.run_state.rank_size for each in self._lineages.values() if each.train]
+        stated = [each.state.rank_size for each in self._lineages.values()]
         for point in self._ranks.points(max(len(self._run.ranks), *stated, 2)):
             values = [Summary.Value(tag=tag, scalar_value=v) for tag, v in point.values.items()]
             origin = point.wall_time, self._run.path, 0

@@ -231,7 +231,7 @@ def _print_answers(request: Request, answers: Answers, ranks: Collection[int], w
 def _print_settings(run: Run, recorded: Lineage) -> None:
     from rec_summary.series.text import utc, valid
 
-    settings = {} if recorded.train is None else dict(recorded.train.run_state.settings)
+    settings = dict(recorded.state.settings)
     if printing().as_json:
         print_json({"settings": settings, "notes": recorded.notes})
         return

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rec_summary._pb.lineage_pb2 import DatasetGraph, RunState
+from rec_summary._pb.lineage_pb2 import DatasetGraph
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import by_tag, concatenated
@@ -137,7 +137,7 @@ def _order(change: CurveChange) -> tuple[float, float, str]:
 def _sections(run: Run, report: Report) -> dict[str, Facts]:
     """Returns what a run states, by section."""
     lineage = lineage_of(run, Report())
-    state = RunState() if lineage.train is None else lineage.train.run_state
+    state = lineage.state
     parameters = {**hyper_parameters(lineage), **_validation(lineage), **_pipeline(run)}
     results = next(rows_of(run, report))  # it alone reports problems: it reads all that counts
     return {

@@ -161,7 +161,7 @@ def _row(
 ) -> Row:
     row: Row = {"run": valid(run.name), "status": RunState.Status.Name(lineage.status)}
     row.update(recorded_parameters(lineage))
-    state = RunState() if lineage.train is None else lineage.train.run_state
+    state = lineage.state
     loss = results.loss
     if loss is None and lineage.train is not None and lineage.train.algorithm.HasField("loss"):
         loss = shortest(lineage.train.algorithm.loss)

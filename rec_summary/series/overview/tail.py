@@ -117,12 +117,11 @@ class Tail:
             # Lineage files are small, and the last record counts.
             name, writers = valid(run.name), self._writers[run.path].writers
             lineage = lineage_of(run, Report())
-            state = RunState() if lineage.train is None else lineage.train.run_state
             last = max((writer.last for writer in writers), default=0.0)
             for run_name in (name, *(writer.name(name) for writer in writers)):
                 self.status[run_name] = RunState.Status.Name(lineage.status)
                 self.last[run_name] = max(last, lineage.last_time)
-                self._states[run_name] = run, state
+                self._states[run_name] = run, lineage.state
 
     def shows_life(self, run: str) -> bool:
         """Returns whether a run that should be running has a process, as far as can be known."""

@@ -42,7 +42,7 @@ def start_point(run: str, lineage: Lineage, started: float) -> Point:
         lineage: What is known of the run.
         started: The start in seconds since the epoch, if the lineage does not state it.
     """
-    state = lineage.train.run_state if lineage.train is not None else RunState()
+    state = lineage.state
     if state.HasField("start_time") and math.isfinite(state.start_time):
         started = state.start_time
     start = plugin_data_pb2.SessionStartInfo(group_name=valid(run), start_time_secs=started)

@@ -177,18 +177,17 @@ def _is_complete(lineage: Lineage) -> bool:
     """
     if lineage.train is None:
         return False
-    state = lineage.train.run_state
+    state = lineage.state
     return state.status != RunState.RUNNING or not state.HasField("step") or state.step > 0
 
 
 def _facts(lineage: Lineage) -> str:
     """Returns a lineage without its progress, as JSON."""
-    reason = lineage.train.run_state.reason if lineage.train is not None else ""
     return json.dumps(
         [
             hyper_parameters(lineage),
             lineage.status,
-            str(reason),
+            str(lineage.state.reason),
             lineage.evaluations,
             lineage.metrics,
             lineage.valid_dataset,

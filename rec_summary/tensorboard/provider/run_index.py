@@ -108,8 +108,7 @@ class _Loader(RunReader):
     def is_of_several(self, run: Run) -> bool:
         """Whether several ranks write to the run, as far as it has been read."""
         return len(run.ranks) > 1 or any(
-            lineage.train is not None and lineage.train.run_state.rank_size > 1
-            for lineage in self._lineages.values()
+            lineage.state.rank_size > 1 for lineage in self._lineages.values()
         )
 
     def update(self, run: Run, until: float) -> bool:
