@@ -100,7 +100,9 @@ def count_of(number: int, noun: str) -> str:
 def counts_of(numbers: Mapping[str, int]) -> str:
     """Returns how many there are of each kind of record or value, as a list in a sentence."""
     names = {kind: kind.removesuffix("_value").removesuffix("_def") for kind in numbers}
-    return ", ".join(f"{n:,} {names[kind].replace('_', ' ')}" for kind, n in numbers.items())
+    return ", ".join(
+        f"{n:,} {names[kind].replace('_', ' ')}" for kind, n in sorted(numbers.items())
+    )
 
 
 def size_of(nbytes: float) -> str:

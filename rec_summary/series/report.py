@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 _KEPT: Final = 1000  # problems and notes that are kept word by word; the rest is only counted
 
@@ -32,9 +32,9 @@ class Problem:
         return f"{self.path}, offset {self.offset}: {self.text}"
 
 
-@dataclass(frozen=True)
-class ExportReport:
-    """What an export has read and written.
+@dataclass
+class Report:
+    """What was read and written: counted meanwhile, complete at the end.
 
     Kinds are named after the fields of the records' protobuf, for example `scalar_value`,
     `histogram`, `train_lineage` or `graph_def`.
@@ -55,26 +55,6 @@ class ExportReport:
         bytes_read: The size of what was read.
         bytes_written: The size of what was written.
     """
-
-    runs: tuple[str, ...]
-    replaced: tuple[str, ...]
-    files: int
-    records: Mapping[str, int]
-    exported: Mapping[str, int]
-    unknown: Mapping[str, int]
-    left_out: int
-    repeated: int
-    wall_times_replaced: int
-    notes: tuple[str, ...]
-    problems: tuple[Problem, ...]
-    problem_count: int
-    bytes_read: int
-    bytes_written: int
-
-
-@dataclass
-class Report:
-    """Counts while records are read. Attributes as in `ExportReport`."""
 
     runs: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -112,13 +92,3 @@ class Report:
                 mine += theirs
                 setattr(self, counter.name, mine)
         del self.notes[_KEPT:], self.problems[_KEPT:]
-
-    def result(self) -> ExportReport:
-        """Returns what was counted so far."""
-        counted: dict[str, Any] = vars(self).copy()
-        for name, value in counted.items():
-            if isinstance(value, list):
-                counted[name] = tuple(value)
-            elif isinstance(value, collections.Counter):
-                counted[name] = dict(sorted(value.items()))
-        return ExportReport(**counted)

@@ -41,7 +41,7 @@ from rec_summary.series.exports.reading import FileReader, FilesRead, continues,
 from rec_summary.series.limits import Count, Rank
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
-from rec_summary.series.report import ExportReport, Report
+from rec_summary.series.report import Report
 from rec_summary.series.runs.values import BufferedScalars
 from rec_summary.series.runs.writers import Writer, Writers
 from rec_summary.series.step_buffer import STEADY, BufferState, Finished, Restart, StepBuffer
@@ -71,9 +71,9 @@ def follow_dataset(
     runs: str | None = None,
     every: float = EVERY_SECS,
     interval: float = INTERVAL_SECS,
-    reported: Callable[[ExportReport], None] | None = None,
+    reported: Callable[[Report], None] | None = None,
     poller: RunPoller | None = None,
-) -> ExportReport:
+) -> Report:
     """Appends the scalars of records to a Parquet dataset, and continues until stopped.
 
     The dataset has a partition `run=<name>/day=<YYYY-MM-DD>` for each run and day (UTC), with
@@ -118,7 +118,7 @@ def follow_dataset(
             *(poller, dataset, opened, report, stop), pattern=runs, commit_secs=every
         )
         follower.run(interval, reported)
-    return report.result()
+    return report
 
 
 class _Buffered(Struct, array_like=True):

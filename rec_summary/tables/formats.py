@@ -105,7 +105,7 @@ class TableReport:
     """
 
     tables: Mapping[str, int]
-    problems: tuple[Problem, ...]
+    problems: list[Problem]
     problem_count: int
     left_out: Mapping[str, int]
 
@@ -177,8 +177,7 @@ def export_tables(
                 raise SourceError(
                     three_part("the source of records", received, "at least one record")
                 )
-    done = report.result()
-    return TableReport(tables.written, done.problems, done.problem_count, done.unknown)
+    return TableReport(tables.written, report.problems, report.problem_count, report.unknown)
 
 
 def _write_values(

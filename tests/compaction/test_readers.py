@@ -59,12 +59,12 @@ def test_an_export_adds_nothing_because_of_compaction(records: Path, logdir: Pat
     before = shown(logdir)
     compact(records)
     report = export_tensorboard(records, logdir)
-    assert report.replaced == ()
+    assert report.replaced == []
     assert report.exported.get("scalar_value", 0) == 0
     assert shown(logdir) == before
     segment(records, 2001, 2250)
     report = export_tensorboard(records, logdir)
-    assert report.replaced == ()
+    assert report.replaced == []
     assert losses(logdir) == list(range(1, 2251))
     compact(records)
     export_tensorboard(records, logdir)
@@ -81,7 +81,7 @@ def test_an_export_goes_on_inside_a_compacted_file(records: Path, logdir: Path) 
     compact(records)
     assert any(file.name.last is not None for file in list_files(str(records / "run")))
     report = export_tensorboard(records, logdir)
-    assert report.replaced == ()
+    assert report.replaced == []
     found = losses(logdir)
     assert found[:1000] == list(range(1, 1001))
     assert found == sorted(set(found))
@@ -126,7 +126,7 @@ def test_a_follower_goes_on(records: Path, logdir: Path) -> None:
     writer.close()
     assert losses(logdir) == list(range(1, 3011))
     assert follower.report is not None
-    assert follower.report.problems == ()
+    assert follower.report.problems == []
     assert any(file.name.last is not None for file in list_files(str(records / "run")))
 
 
@@ -172,7 +172,7 @@ def test_a_landscape_of_a_compacted_run_is_the_same(records: Path, logdir: Path)
     compact(records)
     assert landscapes() == before
     report = export_tensorboard(records, logdir)
-    assert report.problems == ()
+    assert report.problems == []
     assert report.exported["loss_landscape"] == 4
 
 

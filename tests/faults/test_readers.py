@@ -90,7 +90,7 @@ def test_bytes_come_later_than_the_size(
                 despite=(TruncatedRecord, FileNotFoundError),  # it is being written
             )
         assert follower.report is not None
-        assert follower.report.problems == ()
+        assert follower.report.problems == []
         eventually(lambda index=index: index.poll() or _points(index) == STEPS)  # type: ignore[misc]
         assert _points(index) == STEPS
         ledger.survived(fault, 2 * STEPS, _losses(shown(logs)) + _points(index))

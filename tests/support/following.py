@@ -10,7 +10,7 @@ from typing import Any
 
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.series.report import ExportReport
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.export import follow_tensorboard
 from tests.support.waiting import PATIENCE_SECS
 
@@ -19,8 +19,8 @@ class Follower:
     """Follows in a thread until it is left, as a context."""
 
     def __init__(self, source: Path, logdir: Path, **options: Any) -> None:
-        self.reported: list[ExportReport] = []
-        self.report: ExportReport | None = None
+        self.reported: list[Report] = []
+        self.report: Report | None = None
         self._stop = threading.Event()
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
         self._follow = functools.partial(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from rec_summary.series.report import ExportReport
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support import cases
 from tests.support.waiting import eventually
@@ -45,7 +45,7 @@ class Exported:
 
     source: Path
     logdir: Path
-    report: ExportReport
+    report: Report
 
 
 @pytest.fixture(scope="session")

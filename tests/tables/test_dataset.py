@@ -25,7 +25,7 @@ from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.series.options import ExportOptions, Selection
-from rec_summary.series.report import ExportReport, Report
+from rec_summary.series.report import Report
 from rec_summary.series.runs.writers import Writer
 from rec_summary.series.step_buffer import StepBuffer
 from rec_summary.tables import dataset
@@ -72,11 +72,11 @@ class Following:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self.report: ExportReport = self._task.result(PATIENCE_SECS)
+        self.report: Report = self._task.result(PATIENCE_SECS)
         self._pool.shutdown()
 
 
-def once(records: Path, out: Path, **options: Any) -> ExportReport:
+def once(records: Path, out: Path, **options: Any) -> Report:
     """Exports what there is."""
     stop = threading.Event()
     return follow_dataset(

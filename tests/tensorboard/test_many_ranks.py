@@ -52,9 +52,9 @@ def test_the_run_has_what_its_ranks_have_in_common_and_one_rank_is_shown(
     report = export_tensorboard(records, tmp_path)
     assert set(report.runs) == {"job", "job/rank_0"}
     assert report.left_out == len(STEPS) * 3 * (len(RANKS) - 1)
-    assert report.notes == (
-        "run job: only some of its 11 ranks are shown separately; --ranks chooses them",
-    )
+    assert report.notes == [
+        "run job: only some of its 11 ranks are shown separately; --ranks chooses them"
+    ]
     for name, statistic in (("min", np.min), ("median", np.median), ("max", np.max)):
         shown = event_files.scalars(tmp_path / "job", f"ranks/input_stall/{name}")
         assert shown == expected(statistic)

@@ -253,4 +253,4 @@ def test_the_text_has_everything(server: TensorBoardServer) -> None:
 
 def test_every_kind_is_exported(exported: Exported) -> None:
     assert exported.report.unknown == {}
-    assert exported.report.problems == ()
+    assert exported.report.problems == []

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rec_summary.records.reading.runs import Run
     from rec_summary.series.discovery.run_poller import RunPoller
     from rec_summary.series.options import ExportOptions, Selection
-    from rec_summary.series.report import ExportReport
+    from rec_summary.series.report import Report
     from rec_summary.tables.formats import TableReport
 
 EXAMPLES: Final = """\b
@@ -124,7 +124,7 @@ def export(
         which["plugins"] = [name.strip() for name in which["plugins"].split(",")]
     choice = ExportOptions(**which)
     selection = Selection(dataclasses.replace(choice, ranks=None))
-    report: ExportReport | TableReport
+    report: Report | TableReport
     if follow:
         with _following(source, destination, runs) as (stop, poller):
             how: dict[str, Any] = {"options": choice, "runs": runs, "stop": stop, "poller": poller}
@@ -232,10 +232,10 @@ def _following(
         yield stop, poller
 
 
-def _print_summary(report: ExportReport | TableReport, source: str, destination: str) -> None:
-    from rec_summary.series.report import ExportReport
+def _print_summary(report: Report | TableReport, source: str, destination: str) -> None:
+    from rec_summary.series.report import Report
 
-    if not isinstance(report, ExportReport):
+    if not isinstance(report, Report):
         for path, count in report.tables.items():
             click.echo(f"{one_line(path)}: {count_of(count, 'row')}")
         if report.left_out:

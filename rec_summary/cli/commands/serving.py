@@ -149,5 +149,4 @@ def _served(index: RunIndex, server: contextlib.AbstractContextManager[Any]) -> 
         index.start()
         yield
         stop.wait()
-    report = index.report.result()
-    print_problems(report.problems, report.problem_count)
+    print_problems(index.report.problems, index.report.problem_count)

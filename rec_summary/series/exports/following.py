@@ -18,7 +18,7 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports.directory import ExportDirectory
 from rec_summary.series.options import ExportOptions, matching_runs, places_apart
-from rec_summary.series.report import ExportReport, Report
+from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 
 INTERVAL_SECS: Final = 0.25
@@ -120,7 +120,7 @@ class Follower:
         self._interrupted = False
         self._followed: dict[str, _Followed] = {}  # by the paths of runs
 
-    def run(self, interval: float, reported: Callable[[ExportReport], None] | None = None) -> None:
+    def run(self, interval: float, reported: Callable[[Report], None] | None = None) -> None:
         """Exports until it is stopped, and everything for the last time.
 
         Args:
@@ -130,7 +130,7 @@ class Follower:
         try:
             while not self._stop.is_set():
                 if self.poll() and reported is not None:
-                    reported(self._report.result())
+                    reported(self._report)
                 self._stop.wait(interval)
             self.finish()
         finally:

@@ -19,7 +19,7 @@ from rec_summary.series.exports.following import INTERVAL_SECS, Follower, places
 from rec_summary.series.options import ExportOptions, Selection, chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, need_run
-from rec_summary.series.report import ExportReport, Progress, Report
+from rec_summary.series.report import Progress, Report
 from rec_summary.tensorboard.event_files.experiment import Described, ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
@@ -49,7 +49,7 @@ def export_tensorboard(
     jobs: int | None = None,
     engine: str = "loky",
     progress: Progress | None = None,
-) -> ExportReport:
+) -> Report:
     """Makes TensorBoard event files of MindSpore record directories.
 
     Every record directory in `source` becomes a TensorBoard run of the same name; if several
@@ -130,16 +130,15 @@ def export_tensorboard(
         if progress is not None:
             progress(shown, report.bytes_read, report.bytes_read)
     check_failures(failed, len(chosen), "exported")
-    result = report.result()
     if not has_records:
         raise SourceError(
             three_part(
                 "the source of records",
-                verbatim(f"{result.files} files without a readable record; {result.problems[0]}"),
+                verbatim(f"{report.files} files without a readable record; {report.problems[0]}"),
                 "at least one record",
             )
         )
-    return result
+    return report
 
 
 def follow_tensorboard(
@@ -150,9 +149,9 @@ def follow_tensorboard(
     options: ExportOptions | None = None,
     runs: str | None = None,
     interval: float = INTERVAL_SECS,
-    reported: Callable[[ExportReport], None] | None = None,
+    reported: Callable[[Report], None] | None = None,
     poller: RunPoller | None = None,
-) -> ExportReport:
+) -> Report:
     """Exports like `export_tensorboard`, and continues with new records until stopped.
 
     A record is in the event file at most `interval` seconds, and the time to read and
@@ -203,7 +202,7 @@ def follow_tensorboard(
             committed=describe,
         )
         follower.run(interval, reported)
-    return report.result()
+    return report
 
 
 def _exported(

@@ -101,7 +101,7 @@ def test_at_the_end_all_that_the_last_poll_has_found_is_exported_and_closed(
     assert not (followed.logs / "a").exists()
     assert followed.report.bytes_written > 0  # counted as the file is closed
     followed.logdir.claims.release()
-    assert export_tensorboard(followed.records, followed.logs, runs="b").runs == ()
+    assert export_tensorboard(followed.records, followed.logs, runs="b").runs == []
 
 
 def test_a_run_that_cannot_be_written_is_tried_again_and_reported_once(

@@ -55,7 +55,7 @@ def logdir(tmp_path: Path) -> Path:
 
 def test_a_single_run_has_a_name(source: Path, logdir: Path) -> None:
     report = export_tensorboard(source / "run", logdir)
-    assert report.runs == ("run",)
+    assert report.runs == ["run"]
     assert event_files.scalars(logdir / "run", "loss") == [(1, 1), (2, 2), (3, 3)]
 
 
@@ -80,7 +80,7 @@ def test_a_run_that_got_a_second_rank_leaves_no_old_values(source: Path, logdir:
     export_tensorboard(source, logdir)
     write_segment(source / "run", event(1, scalar("loss", 1)), rank=1)
     report = export_tensorboard(source, logdir)
-    assert report.replaced == ("run",)
+    assert report.replaced == ["run"]
     assert {os.path.dirname(name) for name in files(logdir)} == {
         *("run", "run/rank_0", "run/rank_1")
     }
@@ -157,8 +157,8 @@ def test_only_the_tags_that_are_wanted(tmp_path: Path, logdir: Path) -> None:
 def test_only_the_runs_that_are_wanted(tmp_path: Path, logdir: Path) -> None:
     for name in ("a/x", "a/y", "b/x"):
         write_segment(tmp_path / "records" / name, event(1, scalar("loss", 1)))
-    assert export_tensorboard(tmp_path / "records", logdir, runs="a/*").runs == ("a/x", "a/y")
-    assert export_tensorboard(tmp_path / "records", logdir, runs="*x").runs == ("b/x",)
+    assert export_tensorboard(tmp_path / "records", logdir, runs="a/*").runs == ["a/x", "a/y"]
+    assert export_tensorboard(tmp_path / "records", logdir, runs="*x").runs == ["b/x"]
 
 
 def test_names_of_sub_runs_never_meet_recorded_ones(tmp_path: Path, logdir: Path) -> None:
@@ -193,7 +193,7 @@ def test_runs_may_be_called_anything_that_a_directory_may(
         lineage(train_lineage=train()),
     )
     report = export_tensorboard(tmp_path / "records", logdir)
-    assert report.runs == (valid(name),)
+    assert report.runs == [valid(name)]
     assert event_files.scalars(logdir / valid(name), "loss") == [(1, 1)]
     PythonPages(logdir)  # which lists no run if one has a name that is not text
 

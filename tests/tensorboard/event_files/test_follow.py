@@ -98,7 +98,7 @@ def test_a_run_is_running_until_it_has_ended(
         write(writer, lineage(train_lineage=train(status=RunState.FAILED)))
         eventually(lambda: not running.exists())
     assert follower.report is not None
-    assert follower.report.replaced == ()
+    assert follower.report.replaced == []
 
 
 def test_a_session_begins_with_the_first_step_and_ends_though_its_facts_have_changed(
@@ -238,4 +238,4 @@ def test_bytes_may_come_later_than_the_size_of_the_file(
         os.utime(path, ns=(begun, begun))
         eventually(lambda: len(losses(logdir / "run")) == 9)
     assert follower.report is not None
-    assert follower.report.problems == ()
+    assert follower.report.problems == []

@@ -129,7 +129,7 @@ def test_the_evaluation_is_a_metric_at_the_last_step(server: TensorBoardServer) 
 
 def test_the_report_of_the_export(mindspore_export: Exported) -> None:
     report = mindspore_export.report
-    assert report.problems == ()
+    assert report.problems == []
     assert report.unknown == {}
     assert (report.exported["dataset_graph"], report.exported["graph_def"]) == (1, 1)
     assert report.repeated == 3  # step 10 was recorded again at the end of its epoch

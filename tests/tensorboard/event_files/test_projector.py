@@ -92,7 +92,7 @@ def test_a_name_that_is_no_text_is_that_of_the_export(tmp_path: Path, logdir: Pa
     path.write_bytes(value("t", (2, 2), "Float32", TABLE[:2, :2].tobytes()))
     write_segment(tmp_path / "tree" / os.fsdecode(b"\xe9"), event(1, scalar("loss", 1)))
     report = export_tensorboard(tmp_path / "tree", logdir)
-    assert tuple(export_projector(tmp_path / "tree", logdir, "t", checkpoint=path)) == report.runs
+    assert [*export_projector(tmp_path / "tree", logdir, "t", checkpoint=path)] == report.runs
 
 
 def test_only_what_matches_is_written(records: Path, logdir: Path) -> None:

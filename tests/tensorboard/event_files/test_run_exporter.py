@@ -75,7 +75,7 @@ def test_a_second_export_adds_what_is_new(records: Path, logdir: Path) -> None:
     write_segment(records / "run", event(3, scalar("loss", 3)))
     second = export_tensorboard(records, logdir)
     assert (first.exported, second.exported) == ({"scalar_value": 2}, {"scalar_value": 1})
-    assert second.replaced == ()
+    assert second.replaced == []
     assert event_files.event_file(logdir / "run").stat().st_ino == inode
     [(name, data)] = event_bytes(logdir).items()
     assert data.startswith(before[name])
@@ -88,7 +88,7 @@ def test_without_new_records_no_file_changes(records: Path, logdir: Path) -> Non
     before = {path: path.stat().st_mtime_ns for path in logdir.rglob("*tfevents*")}
     data = event_bytes(logdir)
     report = export_tensorboard(records, logdir)
-    assert (report.runs, report.exported, report.bytes_written) == ((), {}, 0)
+    assert (report.runs, report.exported, report.bytes_written) == ([], {}, 0)
     assert event_bytes(logdir) == data
     assert {path: path.stat().st_mtime_ns for path in logdir.rglob("*tfevents*")} == before
 
@@ -180,7 +180,7 @@ def test_what_could_not_be_read_is_exported_once_it_can_be(
     found = event_files.scalars(logdir / "records", "loss")
     assert len(found) == expected >= 88
     assert found == event_files.scalars(logdir.parent / "fresh" / "records", "loss")
-    assert export_tensorboard(records, logdir).runs == ()
+    assert export_tensorboard(records, logdir).runs == []
 
 
 @pytest.mark.parametrize("count", [79, 89])
@@ -197,7 +197,7 @@ def test_a_record_file_with_other_records_in_the_same_places_is_exported_again(
     export_tensorboard(records, logdir)
     found = [step for step, _ in event_files.scalars(logdir / "records", "loss")]
     assert found == list(range(1, count + 1))
-    assert export_tensorboard(records, logdir).runs == ()
+    assert export_tensorboard(records, logdir).runs == []
 
 
 def test_a_record_file_that_cannot_be_read_for_once_is_not_a_replaced_one(
@@ -254,7 +254,7 @@ def test_the_records_of_another_training_replace_the_first(records: Path, logdir
         later = path.with_name(path.name.replace("summary.", "summary.9"))
         path.rename(later)
     report = export_tensorboard(records, logdir)
-    assert report.replaced == ("run",)
+    assert report.replaced == ["run"]
     assert event_files.scalars(logdir / "run", "loss") == [(7, 7)]
 
 
@@ -339,7 +339,7 @@ def test_a_session_is_running_and_later_finished(records: Path, logdir: Path) ->
     write_segment(run, event(2, scalar("loss", 2)), lineage(START + 9, train_lineage=ended))
     report = export_tensorboard(records, logdir)
     assert not (logdir / "run" / "running").exists()
-    assert report.replaced == ()
+    assert report.replaced == []
     tags = [value.tag for _, _, value in event_files.values(logdir / "run")]
     assert tags.count("_hparams_/session_start_info") == 1
     assert tags.count("_hparams_/session_end_info") == 1
@@ -376,7 +376,7 @@ def test_hyper_parameters_that_come_late_are_in_the_session(records: Path, logdi
     export_tensorboard(records, logdir)
     write_segment(records / "run", lineage(START + 5, train_lineage=train()))
     report = export_tensorboard(records, logdir)
-    assert report.replaced == ("run",)
+    assert report.replaced == ["run"]
     [start] = [
         value
         for _, _, value in event_files.values(logdir / "run")
@@ -486,7 +486,7 @@ def _steps(run: Path, tag: str) -> list[int]:
 def test_an_early_step_of_another_kind_is_not_a_restart(records: Path, logdir: Path) -> None:
     write_segment(records / "run", event(9, scalar("loss", 1)), event(1, scalar("late", 1)))
     report = export_tensorboard(records, logdir)
-    assert report.notes == ()
+    assert report.notes == []
     assert {tag for _, tag, _ in shown(logdir)} == {"loss", "late", LAYOUT}
 
 

@@ -198,7 +198,7 @@ def test_damage_is_passed_over_and_reported(tmp_path: Path) -> None:
     index, pages = record_pages(tmp_path)
     assert pages.get("runs") == ["run"]
     assert pages.steps("run", "loss") == [1, 3]
-    [problem] = index.report.result().problems
+    [problem] = index.report.problems
     assert (problem.path, problem.offset) == (str(path), len(good[0]))
 
 
