@@ -47,8 +47,7 @@ from rec_summary.series.overview.rows import column_names, rows_of
 from rec_summary.series.report import Problem, Progress, Report
 from rec_summary.series.runs.values import Value, finished
 from rec_summary.series.text import printable, valid
-from rec_summary.tables.frames import histogram_rows, place_row, unreadable_reported
-from rec_summary.values.landscape import from_landscape
+from rec_summary.tables.frames import histogram_rows, place_row
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
 
@@ -72,20 +71,14 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         **dict.fromkeys(("left", "right"), "list<float64>"),
         "counts": "list<int64>",
     },
-    "landscapes": {
-        **_PLACE,
-        "part": "string",
-        **dict.fromkeys("xyz", "float64"),
-    },
     "evaluations": {
         **{name: kind for name, kind in _PLACE.items() if name != "tag"},
         "metric": "string",
         "value": "float64",
     },
 }
-_LANDSCAPE: Final = "loss_landscape"
 _LINEAGE: Final = "lineage"
-_OTHER_KINDS: Final = (HISTOGRAM, _LANDSCAPE, "image", "tensor")
+_WITHOUT_TABLE: Final = ("image", "tensor", "loss_landscape")
 _SCALARS_AT_ONCE: Final = 16_384
 _ROWS_AT_ONCE: Final = 1024
 _RECORDS_AT_ONCE: Final = 128  # whose histograms are converted together; more take much memory
@@ -101,7 +94,8 @@ class TableReport:
         tables: The number of rows of each file that was written, by its path.
         problems: What could not be read; at most a thousand problems.
         problem_count: How many problems there were.
-        left_out: The number of values that have no table, by kind: images and tensors.
+        left_out: The number of values that have no table, by kind: images, tensors and
+            landscapes.
     """
 
     tables: Mapping[str, int]
@@ -124,7 +118,7 @@ def export_tables(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> TableReport:
-    """Writes records as the tables scalars, histograms, landscapes, evaluations and lineage.
+    """Writes records as the tables scalars, histograms, evaluations and lineage.
 
     A table without rows is not written. Each file is complete or not written at all, and
     replaces a file of the same name. Memory is bounded by the largest record, apart from the
@@ -210,22 +204,22 @@ def _write_values(
 
 def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[tuple[str, Any]]:
     """Yields what is in a run: tables with their rows, and run, rank and values of scalars."""
-    for writer, batch in finished(run, (SCALAR, *_OTHER_KINDS), selection, report):
+    kinds = (SCALAR, HISTOGRAM, *_WITHOUT_TABLE)
+    for writer, batch in finished(run, kinds, selection, report):
         name, rank = writer.name(valid(run.name)), writer.rank
         yield "scalars", (name, rank, batch.scalars())
-        others = batch.select(EVERYTHING, _OTHER_KINDS).records()
-        while records := list(itertools.islice(others, _RECORDS_AT_ONCE)):
+        for (kind, _), span in batch.series().items():
+            if kind in _WITHOUT_TABLE:
+                report.unknown[kind] += span.values
+        recorded = batch.select(EVERYTHING, (HISTOGRAM,)).records()
+        while records := list(itertools.islice(recorded, _RECORDS_AT_ONCE)):
             values = [
-                Value(name, rank, record.step, recorded)
+                Value(name, rank, record.step, histogram)
                 for record in records
-                for recorded in record.values
+                for histogram in record.values
             ]
-            histograms = [value for value in values if value.recorded.kind == HISTOGRAM]
-            if histograms:
-                yield "histograms", _histogram_rows(histograms)
-            for value in values:
-                if value.recorded.kind != HISTOGRAM:
-                    yield from _other_rows(value, report)
+            if values:
+                yield "histograms", _histogram_rows(values)
     results = list(evaluations(run, report))
     if results:
         yield "evaluations", results
@@ -239,14 +233,6 @@ def _histogram_rows(values: Sequence[Value]) -> list[Row]:
     return [place_row(value) | row for value, row in zip(values, rows, strict=True)]
 
 
-def _other_rows(value: Value, report: Report) -> Iterator[tuple[str, list[Row]]]:
-    with unreadable_reported(value.recorded, report):
-        if value.recorded.kind == _LANDSCAPE:
-            yield "landscapes", list(_landscape_rows(value))
-        else:
-            report.unknown[value.recorded.kind] += 1
-
-
 def _type_of(values: Sequence[Any]) -> str:
     """Returns the type of a column that has these values; `string` if none holds all of them."""
     types = {type(value) for value in values}
@@ -256,19 +242,6 @@ def _type_of(values: Sequence[Any]) -> str:
         return "int64"
     is_exact = all(abs(value) <= _MOST_EXACT for value in values if type(value) is int)
     return "float64" if types <= {int, float} and is_exact else "string"
-
-
-def _landscape_rows(value: Value) -> Iterator[Row]:
-    landscape = from_landscape(value.recorded.value.loss_landscape)
-    columns = place_row(value)
-    for y, line in zip(landscape.y.tolist(), landscape.z.tolist(), strict=True):
-        for x, z in zip(landscape.x.tolist(), line, strict=True):
-            yield {**columns, "part": "surface", "x": x, "y": y, "z": z}
-    for x, y, z in landscape.path.tolist():
-        yield {**columns, "part": "path", "x": x, "y": y, "z": z}
-    if landscape.convergence is not None:
-        x, y, z = landscape.convergence
-        yield {**columns, "part": "convergence", "x": x, "y": y, "z": z}
 
 
 class _Tables:

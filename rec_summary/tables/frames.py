@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import warnings
@@ -16,7 +15,7 @@ from rec_summary.engines.engine import HERE, Engine
 from rec_summary.errors import ArgumentError, required, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import path_or_url
-from rec_summary.series.batch import Columns, Recorded, concatenated, rows_of
+from rec_summary.series.batch import Columns, concatenated, rows_of
 from rec_summary.series.comparison.groups import GROUP, grouped
 from rec_summary.series.limits import MOST_CELLS
 from rec_summary.series.lineage import evaluations, parameters_of
@@ -331,8 +330,14 @@ def _fields(
     run: Run, kind: str, fields: Any, selection: Selection, report: Report
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     for value in recorded_values(run, [kind], selection, report):
-        with unreadable_reported(value.recorded, report):
-            yield place_row(value), fields(value.recorded.value)
+        recorded = value.recorded
+        try:
+            content = fields(recorded.value)
+        except ValueError as error:
+            what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
+            report.problem(recorded.origin.path, recorded.origin.offset, what)
+            continue
+        yield place_row(value), content
 
 
 def _check_width(table: pd.DataFrame) -> None:
@@ -342,16 +347,6 @@ def _check_width(table: pd.DataFrame) -> None:
         received = verbatim(f"{steps:,} steps × {tags:,} tags")
         expected = f"at most {MOST_CELLS:,} cells: choose tags, runs or steps"
         raise ValueError(three_part("a wide table", received, expected))
-
-
-@contextlib.contextmanager
-def unreadable_reported(recorded: Recorded, report: Report) -> Iterator[None]:
-    """Turns a ValueError of the block into a problem with a recorded value."""
-    try:
-        yield
-    except ValueError as error:
-        what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
-        report.problem(recorded.origin.path, recorded.origin.offset, what)
 
 
 def place_row(value: Value) -> dict[str, Any]:

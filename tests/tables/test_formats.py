@@ -79,7 +79,6 @@ def test_the_same_values_in_every_format(records: Path, tmp_path: Path, form: st
     assert counts == {
         f"scalars.{form}": 4,
         f"histograms.{form}": 1,
-        f"landscapes.{form}": 3 * 2 + 4 + 1,
         f"evaluations.{form}": 2,
         f"lineage.{form}": 2,
     }

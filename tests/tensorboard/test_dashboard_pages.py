@@ -109,7 +109,7 @@ def server(
     with contextlib.ExitStack() as stack:
         if request.param == "exported":
             report = export_tensorboard(records, base)
-            assert (report.unknown, report.problems, report.notes) == ({}, (), ())
+            assert (report.unknown, report.problems, report.notes) == ({}, [], [])
             export_projector(records, base, "item_table")
             started = TensorBoardServer(base, base / "log", load_fast=True)
         elif request.param == "tensorboard":

@@ -63,7 +63,7 @@ def test_the_run_has_what_its_ranks_have_in_common_and_one_rank_is_shown(
     counts = event_files.scalars(tmp_path / "job", "ranks/loss/count")
     assert counts == [(step, len(RANKS)) for step in STEPS]
     again = export_tensorboard(records, tmp_path)
-    assert (again.runs, again.bytes_written) == ((), 0)
+    assert (again.runs, again.bytes_written) == ([], 0)
 
 
 def test_ranks_that_are_asked_for_are_shown_one_by_one(records: Path, tmp_path: Path) -> None:

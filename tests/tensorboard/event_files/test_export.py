@@ -73,7 +73,7 @@ def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
     before = files(tmp_path / "logs")
     export_tensorboard(tmp_path / "records", tmp_path / "others")
     assert files(tmp_path / "others") == before
-    assert (first.replaced, first.problems) == ((), ())
+    assert (first.replaced, first.problems) == ([], [])
 
 
 def test_a_run_that_got_a_second_rank_leaves_no_old_values(source: Path, logdir: Path) -> None:
