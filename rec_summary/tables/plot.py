@@ -32,7 +32,7 @@ from rec_summary.series.batch import SCALAR, by_tag
 from rec_summary.series.best_values import best_place
 from rec_summary.series.comparison.curves import Curve, aligned
 from rec_summary.series.comparison.groups import band
-from rec_summary.series.comparison.samples import AXES, SAMPLES, STEP, Totals, totals_of
+from rec_summary.series.comparison.samples import SAMPLES, STEP, totals_of
 from rec_summary.series.options import Selection, tags_named
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS: Final = ("png", "svg", "pdf")
-_X_LABELS: Final = {SAMPLES: "examples seen", "time": "time (UTC)", "relative": "hours"}
+_X_LABELS: Final = {STEP: "step", SAMPLES: "examples seen"}
 MOST_PANELS: Final = 16
 _WIDTH, _HEIGHT, _DPI = 8.0, 5.0, 120  # in inches, and pixels for each inch of a PNG
 _PANELS: Final = 6  # of a picture for which no tags were chosen
@@ -138,8 +138,8 @@ def read_lines(
         for (name, tag), sampler in samplers.items():
             points = sampler.points()
             points = points[np.diff(points["step"], append=np.iinfo(np.int64).max) != 0]
-            where, recorded = places(points, x, totals), valid(run.name)
-            lines.append(Line(name, tag, where, points["value"], recorded))
+            where = points["step"] if totals is None else totals.at(points["step"])
+            lines.append(Line(name, tag, where, points["value"], valid(run.name)))
     return lines
 
 
@@ -183,15 +183,13 @@ def check_output(path: str) -> str:
     return form
 
 
-def plot(lines: Sequence[Line], path: str, x: str = STEP, log: str = "none") -> list[str]:
+def plot(lines: Sequence[Line], path: str, x: str = STEP) -> list[str]:
     """Draws lines, and writes the picture; it replaces one of the same name as a whole.
 
     Args:
         lines: The lines; panels have the order in which their tags appear.
         path: The picture's file; its suffix is one of `FORMATS`.
-        x: The horizontal axis that they were read for: `step`, `samples` (examples seen in
-            training), `time` (UTC), or `relative` (hours since the first value of a line).
-        log: Which axes are logarithmic: `none`, `x`, `y` or `both`.
+        x: The horizontal axis that they were read for: `step` or `samples`.
 
     Returns:
         The tags, one for each panel. A tag without a value that can be drawn has no panel.
@@ -212,15 +210,13 @@ def plot(lines: Sequence[Line], path: str, x: str = STEP, log: str = "none") -> 
         received = verbatim(f"{len(tags)} tags, such as {', '.join(map(printable, tags[:3]))}")
         expected = f"at most {MOST_PANELS} in one picture: choose with --tags"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
-    lines = [_drawable(line, x, log) for line in lines]
     panels = {tag: [line for line in lines if line.tag == tag and line.has_points] for tag in tags}
     panels = {tag: drawn for tag, drawn in panels.items() if drawn}
     if not panels:
         received = verbatim(f"{', '.join(map(printable, tags[:3]))} without a value to draw")
-        expected = "finite values; above 0 for a logarithmic axis"
-        raise NothingToPlot(three_part("the choice of tags", received, expected))
+        raise NothingToPlot(three_part("the choice of tags", received, "finite values"))
     matplotlib = required("matplotlib", "plot", "pictures")
-    figure = _figure(panels, x, log)
+    figure = _figure(panels, x)
     # Without dates and random names, the same records give the same file.
     about: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
     with (
@@ -234,17 +230,7 @@ def plot(lines: Sequence[Line], path: str, x: str = STEP, log: str = "none") -> 
     return list(panels)
 
 
-def _drawable(line: Line, x: str, log: str) -> Line:
-    """Returns a line with NaN where no value can be drawn."""
-    drawable = np.isfinite(line.y)
-    if log in ("y", "both"):
-        drawable &= line.y > 0
-    if log in ("x", "both") and x == "relative":
-        drawable &= line.x > 0
-    return dataclasses.replace(line, y=np.where(drawable, line.y, np.nan))
-
-
-def _figure(panels: Mapping[str, Sequence[Line]], x: str, log: str) -> Figure:
+def _figure(panels: Mapping[str, Sequence[Line]], x: str) -> Figure:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
@@ -268,7 +254,7 @@ def _figure(panels: Mapping[str, Sequence[Line]], x: str, log: str) -> Figure:
             handles.update(_draw_band(axis, alone))
         else:
             handles.update({curve.run: _draw(axis, curve, colour[curve.run]) for curve in alone})
-        _label(axis, tag, x, log)
+        _label(axis, tag, x)
     if len(handles) <= _LEGEND:
         # Names from records are text, not formulas. Without the space, matplotlib hides names
         # that begin with `_`.
@@ -349,32 +335,11 @@ def _best(curves: Sequence[Line]) -> Line | None:
     return None if best is None else curves[best]
 
 
-def places(points: Array, x: str, totals: Totals | None = None) -> Any:
-    """Returns where points are on an axis, for `samples` by the totals of their run."""
-    if totals is not None:
-        return totals.at(points["step"])
-    if x == STEP:
-        return points["step"]
-    wall_times = points["wall_time"]
-    if x == "relative":
-        return (wall_times - wall_times[0]) / 3600
-    # A damaged record may have a time beyond the calendar. It is drawn near the end of the
-    # calendar (the years 1653 and 7990), with room for the margins of the picture.
-    seconds = np.clip(wall_times, -1e10, 1.9e11)
-    return (seconds * 1e6).astype("datetime64[us]")
-
-
-def _label(axis: Axes, tag: str, x: str, log: str) -> None:
+def _label(axis: Axes, tag: str, x: str) -> None:
     title, subplot = printable(tag), axis.get_subplotspec()
     assert subplot is not None
     width = _WIDTH * 72 * len(subplot.colspan) / subplot.get_gridspec().ncols
     size = min(_TITLE_POINTS, 0.9 * width / (_LETTER * max(len(title), 1)))
     axis.set_title(title, fontsize=size).set_parse_math(False)
-    axis.set_xlabel(_X_LABELS.get(x, x))
+    axis.set_xlabel(_X_LABELS[x])
     axis.grid(alpha=0.3)
-    if log in ("x", "both") and x != "time":
-        axis.set_xscale("symlog" if x in AXES else "log")
-    if log in ("y", "both"):
-        axis.set_yscale("log")
-    if x == "time":
-        axis.tick_params(axis="x", rotation=30)

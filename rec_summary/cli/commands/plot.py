@@ -23,7 +23,7 @@ Examples:
   rec-summary plot records --tags loss -o loss.png
   rec-summary plot records --tags loss --group-by seed -o seeds.png
   rec-summary plot records --tags 'loss|auc' --runs 'ctr/*' -o trend.svg
-  rec-summary plot records --tags loss --log y -o loss.pdf
+  rec-summary plot records --tags loss --x samples -o loss.pdf
 """
 
 
@@ -35,13 +35,7 @@ Examples:
 @options.since
 @options.until
 @options.group_by
-@options.option(
-    "--x",
-    "Draw over steps, examples seen in training, the time of day, or hours since the first value.",
-    ("step", "samples", "time", "relative"),
-    default="step",
-)
-@options.option("--log", "Logarithmic axes.", ("none", "x", "y", "both"), default="none")
+@options.x
 @options.as_json("Print what was drawn as JSON.")
 def plot(
     source: str,
@@ -52,7 +46,6 @@ def plot(
     until: str | None,
     group_by: str | None,
     x: str,
-    log: str,
 ) -> None:
     """Draw scalars: all runs in one picture, a panel for each tag.
 
@@ -82,7 +75,7 @@ def plot(
         if group_by is not None:
             lines = in_groups(lines, grouped(parameters_of(chosen, report), group_by))
     lines = important(lines) if tags is None else sorted(lines, key=lambda line: line.tag)
-    plotted = draw(lines, output, x, log)
+    plotted = draw(lines, output, x)
     empty = sorted({line.tag for line in lines}.difference(plotted))
     lines = [line for line in lines if line.tag in plotted]
     if printing().as_json:

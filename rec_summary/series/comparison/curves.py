@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from rec_summary.arrays import Floats
+from rec_summary.arrays import Floats, Integers
 
 _WINDOWS: Final = 50  # over which differences are averaged
 _FEWEST: Final = 5  # steps of a window, if there are as many windows
@@ -23,11 +22,11 @@ class Curve(NamedTuple):
     """A series of numbers, of shape [n] each.
 
     Attributes:
-        places: Where the values are: steps, samples or times, ascending, each once.
+        places: Where the values are: steps or samples, ascending, each once.
         values: The values; some may not be finite.
     """
 
-    places: npt.NDArray[np.generic]
+    places: Integers
     values: Floats
 
 
@@ -54,9 +53,7 @@ class Parting:
         return self.differs_at is None
 
 
-def aligned(
-    curves: Sequence[Curve], most: int | None = None
-) -> tuple[npt.NDArray[np.generic], Floats]:
+def aligned(curves: Sequence[Curve], most: int | None = None) -> tuple[Integers, Floats]:
     """Returns curves at the same places: all places at which one of them has a value.
 
     Between two values of a curve, its value is interpolated linearly. Before its first and after
@@ -72,7 +69,7 @@ def aligned(
     places = np.unique(np.concatenate([curve.places for curve in curves]))
     if most is not None and len(places) > most:
         places = places[np.linspace(0, len(places) - 1, most).astype(np.int64)]
-    # Differences of integers and of times are exact; a step may be beyond 2^53.
+    # Differences of integers are exact; a step may be beyond 2^53.
     origin = places[:1]
     x = (places - origin).astype(np.float64)
     values = np.full((len(curves), len(places)), np.nan)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary.arrays import Floats, Integers
 from rec_summary.errors import ArgumentError, three_part
@@ -35,7 +34,7 @@ class Band(NamedTuple):
         greatest: The greatest.
     """
 
-    places: npt.NDArray[np.generic]
+    places: Integers
     runs: Integers
     mean: Floats
     std: Floats

@@ -18,8 +18,6 @@ from rec_summary.series.text import printable
 
 STEP: Final = "step"
 SAMPLES: Final = "samples"
-AXES: Final = (STEP, SAMPLES)
-"""What series are drawn or shown over: steps, or the examples that were seen in training."""
 
 _TRAIN: Final = "train_lineage"
 

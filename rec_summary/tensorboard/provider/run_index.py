@@ -213,7 +213,7 @@ class RunIndex:
             group_by: What runs are grouped by, as of `comparison.groups.grouped`; by default their
                 entry `group`. A group of several runs is shown as runs `group/<name>/mean`, `min`
                 and `max`.
-            x: What series are shown over, one of `AXES`.
+            x: What series are shown over, `step` or `samples`.
         """
         self.source = source
         self._group_by = group_by or GROUP

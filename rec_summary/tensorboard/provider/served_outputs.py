@@ -221,7 +221,7 @@ class ServedRuns(RunOutputs[ServedOutput]):
             names: Assigns names to TensorBoard runs.
             targets: Whether each rank has a sub-run.
             report: Takes what cannot be shown.
-            x: What series are shown over, one of `AXES`.
+            x: What series are shown over, `step` or `samples`.
         """
         super().__init__(run, names, targets)
         self.parameters: dict[str, Plain] = {}

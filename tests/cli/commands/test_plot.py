@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rec_summary.tables.plot import Line, NothingToPlot, places, plot
+from rec_summary.tables.plot import Line, NothingToPlot, plot
 from tests.support.command import environment, flat, python, run
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
@@ -66,19 +66,9 @@ def test_the_same_records_give_the_same_picture(source: Path, tmp_path: Path) ->
         pictures = []
         for name in ("one", "two"):
             path = tmp_path / f"{name}.{form}"
-            assert run("plot", source, "-o", path, "--x", "relative").returncode == 0
+            assert run("plot", source, "-o", path).returncode == 0
             pictures.append(path.read_bytes())
         assert pictures[0] == pictures[1]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("--x", "time"), ("--x", "relative", "--log", "both"), ("--log", "x"), ("--log", "y")],
-)
-def test_axes(source: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = run("plot", source, "-o", tmp_path / "p.pdf", *options, "-q")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert (tmp_path / "p.pdf").read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize(
@@ -108,22 +98,15 @@ def test_too_many_panels_are_refused(tmp_path: Path) -> None:
         plot(lines, str(tmp_path / "x.png"))
 
 
-def at(x: str, steps: Any, wall_times: Any) -> Any:
-    """Returns where points are on an axis."""
-    points = np.zeros(len(steps), [("step", "i8"), ("wall_time", "f8")])
-    points["step"], points["wall_time"] = steps, wall_times
-    return places(points, x)
-
-
 def lines_of(runs: int, tag: str = "loss") -> list[Line]:
     steps = np.arange(1, 101)
     return [Line(f"run {n:02}", tag, steps, (1 + n % 7 + n) / steps) for n in range(runs)]
 
 
-def panels_of(lines: list[Line], path: Path, x: str = "step") -> list[Any]:
+def panels_of(lines: list[Line], path: Path) -> list[Any]:
     """Returns the axes of a picture."""
     with mock.patch("matplotlib.figure.Figure.savefig", autospec=True) as saved:
-        plot(lines, str(path / "x.png"), x)
+        plot(lines, str(path / "x.png"))
     return list(saved.call_args.args[0].axes)
 
 
@@ -156,14 +139,10 @@ def test_the_best_run_is_that_of_the_metric(tmp_path: Path, tag: str, label: str
     assert axis.lines[0].get_label() == label
 
 
-@pytest.mark.parametrize("x", ["step", "time", "relative"])
-def test_runs_of_a_band_may_have_steps_and_times_of_their_own(tmp_path: Path, x: str) -> None:
+def test_runs_of_a_band_may_have_steps_of_their_own(tmp_path: Path) -> None:
     steps = np.arange(10)
-    lines = [
-        Line(f"run {n}", "loss", at(x, steps + n, 1e9 + 1000.0 * n + steps), 0.0 * steps + n)
-        for n in range(12)
-    ]
-    [axis] = panels_of(lines, tmp_path, x)
+    lines = [Line(f"run {n}", "loss", steps + n, 0.0 * steps + n) for n in range(12)]
+    [axis] = panels_of(lines, tmp_path)
     assert axis.lines[0].get_label() == "best: run 0"
     assert len(axis.lines[0].get_xdata()) == 10
 
@@ -205,10 +184,9 @@ def test_the_title_of_a_panel_fits_into_it(tmp_path: Path) -> None:
 def test_a_tag_without_a_value_to_draw_has_no_panel(tmp_path: Path) -> None:
     [loss] = lines_of(1)
     nothing = replace(loss, tag="nan", y=np.full(100, np.nan))
-    below = replace(loss, tag="below", y=-loss.y)
+    infinite = replace(loss, tag="infinite", y=np.where(loss.x % 2, np.inf, loss.y))
     path = str(tmp_path / "x.png")
-    assert plot([loss, nothing, below], path) == ["loss", "below"]
-    assert plot([loss, nothing, below], path, log="y") == ["loss"]
+    assert plot([loss, nothing, infinite], path) == ["loss", "infinite"]
     with pytest.raises(NothingToPlot, match="nan without a value to draw"):
         plot([nothing], path)
 
@@ -219,13 +197,6 @@ def test_the_command_names_tags_that_are_not_drawn(tmp_path: Path) -> None:
     assert done.stdout == (
         f"{tmp_path / 'x.png'}: 1 line in 1 panel\n  without a value to draw: nan\n"
     )
-
-
-def test_times_beyond_the_calendar_are_drawn(tmp_path: Path) -> None:
-    steps = np.arange(2)
-    line = Line("r", "t", at("time", steps, [-1e300, 1e300]), np.array([1.0, 2.0]))
-    plot([line], str(tmp_path / "x.png"), x="time")
-    assert (tmp_path / "x.png").stat().st_size > 1000
 
 
 def test_a_missing_package_is_reported_before_records_are_read(tmp_path: Path) -> None:
