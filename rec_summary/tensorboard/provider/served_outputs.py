@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from typing import Any, Final
 
 import numpy as np
@@ -94,11 +93,11 @@ class ServedOutput(RunOutput):
     def _pass_batch(self, batch: Batch) -> None:
         """Adds records: scalars and what is shown as it was recorded in columns, others one by one.
 
-        A series is named at its first record. Unlike in an event file, only the order of the names
-        matters.
+        The first record of a series gives it its tag. Unlike in an event file, only the order of
+        the tags matters.
         """
+        single = 1  # records that are added one by one: more and more where many series begin
         while (count := len(batch)) > 1:
-            self._name_scalars(batch)
             apart = {
                 series: span.first_row
                 for series, span in batch.series().items()
@@ -111,10 +110,12 @@ class ServedOutput(RunOutput):
                 self._add_columns(part.only(columns))
             for record in part.only(apart).records():
                 self._write_record(record)
-            for record in batch.part(new, new + 1).records() if new < count else ():
+            reached = min(new + single, count)
+            for record in batch.part(new, reached).records():
                 self._write_record(record)
-            self._converted.update(series for series in apart if apart[series] == new)
-            batch = batch.part(new + 1, count) if new < count else batch.part(0, 0)
+            self._converted.update(series for series, row in apart.items() if row < reached)
+            batch = batch.part(reached, count)
+            single *= 2
         for record in batch.records():
             self._write_record(record)
 
@@ -123,19 +124,6 @@ class ServedOutput(RunOutput):
         if kind == SCALAR:
             return self._tags.shown(tag, SCALARS.name, kind) is not None
         return self._is_framed(kind, tag)
-
-    def _name_scalars(self, batch: Batch) -> None:
-        """Names new series of scalars, up to a new series of another kind: the order counts."""
-        new = [
-            (span.first_row, series)
-            for series, span in batch.series().items()
-            if series not in self._converted and not self._is_column(*series)
-        ]
-        for _, (kind, tag) in sorted(new, key=operator.itemgetter(0)):
-            if kind != SCALAR:
-                return
-            for shown_tag in scalar_tags(tag):
-                self._tags.name(Point(shown_tag, SCALARS, None), kind)
 
     def _add_columns(self, batch: Batch) -> None:
         self._run.begin(float(batch.wall_times[0]))
