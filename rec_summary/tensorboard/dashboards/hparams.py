@@ -31,6 +31,7 @@ _ENDED: Final[dict[int, int]] = {
     RunState.STOPPED: api_pb2.STATUS_SUCCESS,
     RunState.FAILED: api_pb2.STATUS_FAILURE,
 }
+LAST_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
 _EXACT: Final = 1 << 53  # larger integers lose digits in a double
 
 
@@ -65,6 +66,23 @@ def end_point(status: int, ended: float | None = None) -> Point:
 def ended_status(lineage: Lineage) -> int | None:
     """Returns the `api_pb2.Status` of a run that has ended; None for any other."""
     return _ENDED.get(lineage.status)
+
+
+def session_points(run: str, lineage: Lineage, began: float | None) -> list[Point]:
+    """Returns the start of a session, and behind it its end, or that it is running, if it is stated.
+
+    Args:
+        run: The run's name.
+        lineage: What is known of the run.
+        began: When it was recorded first, in seconds since the epoch; None if that is unknown.
+    """
+    start, ended = lineage.last_time if began is None else began, ended_status(lineage)
+    points = [start_point(run, lineage, start)]
+    if ended is not None:
+        points.append(end_point(ended, lineage.train_time))
+    elif lineage.status == RunState.RUNNING:
+        points.append(end_point(RUNNING))
+    return points
 
 
 def _to_value(value: Plain) -> Value:

@@ -13,12 +13,11 @@ from rec_summary.series.limits import Checksum, Count, Rank, Seconds
 from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.report import Report
 from rec_summary.series.text import check_unicode, printable
-from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
+from rec_summary.tensorboard.dashboards.hparams import LAST_STEP, ended_status, session_points
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.event_files.run_writer import TensorBoardRuns
 
 _KIND: Final = "lineage"
-_LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
 
 
 class DescriptionState(Struct):
@@ -120,26 +119,26 @@ class Description:
         state, lineage = self.state, self._session_lineage()
         if lineage is None or not (final or _is_complete(lineage)):
             return True
-        if abs(furthest) > _LAST_HPARAMS_STEP:
+        if abs(furthest) > LAST_STEP:
             self._note_too_far(furthest)
             self._leave_running()
             return state.started is None
         session, wall_time = self._outputs.session(), lineage.last_time
         hyper, ended = json.dumps(hyper_parameters(lineage), sort_keys=True), ended_status(lineage)
-        start = start_point(self._outputs.run.name, lineage, wall_time if began is None else began)
+        points = session_points(self._outputs.run.name, lineage, began)
         if state.started is None:
-            session.put(0, wall_time, _KIND, [start])
+            session.put(0, wall_time, _KIND, points[:1])
             state.started = hyper
         elif final and hyper != state.started:
             return False
         if ended is None:
             if lineage.status == RunState.RUNNING and not state.running:
                 state.running = True
-                self._outputs.running().put(0, wall_time, _KIND, [start, end_point(RUNNING)])
+                self._outputs.running().put(0, wall_time, _KIND, points)
             return True
         self._leave_running()
         if state.ended is None:
-            session.put(0, wall_time, _KIND, [end_point(ended, lineage.train_time)])
+            session.put(0, wall_time, _KIND, points[1:])
             state.ended = ended
         return state.ended == ended or not final
 
@@ -164,7 +163,7 @@ class Description:
         # With such a step, the page fails for all runs.
         self._report.note(
             f"run {printable(self._outputs.run.name)}: not in the HParams dashboard, which does "
-            f"not support steps beyond {_LAST_HPARAMS_STEP} (the run has {furthest}); the text "
+            f"not support steps beyond {LAST_STEP} (the run has {furthest}); the text "
             "has its hyper-parameters"
         )
 

@@ -13,7 +13,6 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.errors import ArgumentError
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
@@ -30,12 +29,12 @@ from rec_summary.series.comparison.samples import (
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.exports.reading import compacted, continues
-from rec_summary.series.lineage import Lineage, hyper_parameters
+from rec_summary.series.lineage import hyper_parameters
 from rec_summary.series.new_records import NewRecords, ReadPosition, boundary, newest_part
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
-from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
+from rec_summary.tensorboard.dashboards.hparams import LAST_STEP, session_points
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.provider.group_run import STATISTICS, GroupRun
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
@@ -63,7 +62,6 @@ _EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
 _TRAIN: Final = "train_lineage"
 _LONGEST_GROUP: Final = 200  # characters of the name of a group
 _GROUPS: Final = "group"  # the names of the TensorBoard runs of groups begin so
-_LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
 
 
 class _Loader(RunReader):
@@ -135,9 +133,10 @@ class _Loader(RunReader):
         furthest = self._state.furthest
         if self._x == SAMPLES:
             furthest = int(self.outputs.totals.at(furthest))
-        if trained and abs(furthest) <= _LAST_HPARAMS_STEP:
+        if trained and abs(furthest) <= LAST_STEP:
             # With a step beyond, the page of hyper-parameters fails for all runs.
-            self._show_session(trained[0])
+            points = session_points(run.name, trained[0], self._state.began)
+            self.outputs.session().put(0, trained[0].last_time, _KIND, points)
         self._show_ranks(final=True)
         self.outputs.settle()
         return True
@@ -148,16 +147,6 @@ class _Loader(RunReader):
             self._totals.setdefault(rank, Totals()).take(record.event.train_lineage)
             with_totals = [totals for _, totals in sorted(self._totals.items()) if totals.known]
             self.outputs.totals = (with_totals or [self.outputs.totals])[0]
-
-    def _show_session(self, lineage: Lineage) -> None:
-        session, began = self.outputs.session(), self._state.began
-        start = start_point(self._run.name, lineage, lineage.last_time if began is None else began)
-        points, ended = [start], ended_status(lineage)
-        if ended is not None:
-            points.append(end_point(ended, lineage.train_time))
-        elif lineage.status == RunState.RUNNING:
-            points.append(end_point(RUNNING))
-        session.put(0, lineage.last_time, _KIND, points)
 
 
 @dataclass
