@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import click
@@ -332,27 +332,26 @@ def _in_lines(doing: str | None, counted: str | None) -> Progress:
 
 
 @contextlib.contextmanager
-def reading_progress(runs: Iterable[Run]) -> Iterator[Callable[[str], Report]]:
-    """Gives a function that returns a new report for a name; shows the progress of all of them."""
+def reading_progress(name: str, runs: Iterable[Run]) -> Iterator[Report]:
+    """Gives an empty report, and shows how many bytes of some runs it counts.
+
+    Args:
+        name: What is read.
+        runs: The runs.
+    """
     from rec_summary.series.report import Report
 
-    begun: list[tuple[str, Report]] = []
-    ended, total = threading.Event(), sum(run.nbytes for run in runs)
-
-    def begin(name: str) -> Report:
-        begun.append((name, Report()))
-        return begun[-1][1]
+    report, ended, total = Report(), threading.Event(), sum(run.nbytes for run in runs)
 
     def poll() -> None:
         while not ended.wait(_POLL_SECS):
-            done = sum(report.bytes_read for _, report in begun)
-            show(begun[-1][0] if begun else "", done, max(total, done))
+            show(name, report.bytes_read, max(total, report.bytes_read))
 
     with progress_shown() as show:
         thread = threading.Thread(target=poll, name="rec_summary-progress", daemon=True)
         thread.start()
         try:
-            yield begin
+            yield report
         finally:
             ended.set()
             thread.join()

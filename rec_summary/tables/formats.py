@@ -185,7 +185,7 @@ def _write_values(
     total = sum(run.nbytes for run in runs)
     lineage: list[Row] = []
     work = functools.partial(_rows_of_tables, selection=selection)
-    for run, (table, content) in each_run(work, runs, engine, lambda _: report):
+    for run, (table, content) in each_run(work, runs, engine, report):
         if progress is not None:
             progress(run.name, report.bytes_read, max(total, report.bytes_read))
         if table == "scalars":

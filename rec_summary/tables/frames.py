@@ -216,7 +216,7 @@ class Records:
         """Yields what a function finds in each run, on the engine; takes what it cannot read."""
         report = Report()
         work = functools.partial(read, **arguments)
-        yield from each_run(work, self._runs, self._engine, lambda _: report)
+        yield from each_run(work, self._runs, self._engine, report)
         self._take_problems(report)
 
     def parts(self, large: int) -> Iterator[Records]:

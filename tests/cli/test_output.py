@@ -91,9 +91,8 @@ def test_no_lines_if_quiet_or_json_or_only_for_a_terminal(
     for how in ({"quiet": True}, {"as_json": True}):
         with command(**how), progress_shown(doing="copying") as show:
             show("a", 0, 1)
-    with reading_progress([]) as begin:
-        begin("a").bytes_read += 5
-        begin("b").bytes_read += 7
+    with reading_progress("a", []) as report:
+        report.bytes_read += 5
     assert capsys.readouterr().err == ""
 
 

@@ -78,8 +78,7 @@ def diff(
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     runs = one_run(source), one_run(other)
     check_tags(runs, tags)
-    with reading_progress(runs) as begin:
-        report = begin(source)
+    with reading_progress(source, runs) as report:
         differences = difference(runs, selection, report)
     if printing().as_json:
         print_json(

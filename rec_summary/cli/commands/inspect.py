@@ -79,13 +79,13 @@ def inspect(
     selection = Selection(ExportOptions(since=since, ranks=ranks))
     chosen = choose_runs(source, runs)
     check_ranks(chosen, ranks)
-    with reading_progress(chosen) as begin:
+    with reading_progress(source, chosen) as report:
         work = functools.partial(inspect_run, selection=selection)
 
         def fail(run: Run, error: Exception) -> None:
             failed.append(f"{run.path}: the run is left out: {error}")
 
-        summaries = [summary for _, summary in each_run(work, chosen, reader, begin, fail)]
+        summaries = [summary for _, summary in each_run(work, chosen, reader, report, fail)]
     print_problems(failed, len(failed))
     if printing().as_json:
         print_json({"runs": summaries})

@@ -103,8 +103,7 @@ def lineage(
     reader = chosen_engine(engine, jobs)
     conditions = [parse_filter(text) for text in filters]
     chosen = choose_runs(source, runs)
-    with reading_progress(chosen) as begin:
-        report = begin(source)
+    with reading_progress(source, chosen) as report:
         table = rows(chosen, report, since, reader)
     answer = _query(table, conditions, **query)
     # What was asked for comes last: a terminal still shows it.
@@ -154,34 +153,39 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> str:
     return f"{one_line(name)} {_listed([*cells])}"
 
 
-def _print_table(answer: _Answer) -> None:
+def _columns_without_choice(answer: _Answer) -> tuple[list[str], list[str]]:
+    """Returns the columns to print if none are chosen, and those that are the same in all runs."""
     from rec_summary.series.overview.rows import BEST, BEST_STEP, DETAILS, LAST_RECORD, is_metric
+
+    rows = answer.rows
+    metrics = [name for name in answer.known if is_metric(name, answer.known)]
+    metrics.sort(key=lambda name: (name.startswith(BEST_STEP), name.startswith(BEST)))
+    # When the last record came matters while a run goes on.
+    running = LAST_RECORD if any(row["status"] == "RUNNING" for row in rows) else "status"
+    telling = [name for name in metrics if not _repeats_last(name, rows)]
+    first = ["run", "status", running, *answer.named, "loss", "step", *telling[:_FIRST_METRICS]]
+    others = [name for name in answer.known if name not in (*metrics, LAST_RECORD, *DETAILS)]
+    order = dict.fromkeys((*first, *others, *metrics, LAST_RECORD))
+    names = [name for name in order if name in answer.known]
+    kept = {*answer.named, *metrics, "loss", "step", LAST_RECORD}
+    if len(rows) == 1:
+        kept |= {*first}
+    same = [
+        name
+        for name in names
+        if rows and name not in kept and len({repr(row.get(name)) for row in rows}) == 1
+    ]
+    return [name for name in names if name not in same], same
+
+
+def _print_table(answer: _Answer) -> None:
     from rec_summary.series.text import utc
     from rec_summary.tables.query import short_names
 
-    rows = answer.rows
-    names, hidden = answer.chosen, {}
-    if names is None:
-        metrics = [name for name in answer.known if is_metric(name, answer.known)]
-        metrics.sort(key=lambda name: (name.startswith(BEST_STEP), name.startswith(BEST)))
-        # When the last record came matters while a run goes on.
-        running = LAST_RECORD if any(row["status"] == "RUNNING" for row in rows) else "status"
-        telling = [name for name in metrics if not _repeats_last(name, rows)]
-        first = ["run", "status", running, *answer.named, "loss", "step", *telling[:_FIRST_METRICS]]
-        others = [name for name in answer.known if name not in (*metrics, LAST_RECORD, *DETAILS)]
-        order = dict.fromkeys((*first, *others, *metrics, LAST_RECORD))
-        names = [name for name in order if name in answer.known]
-        columns_kept = {*answer.named, *metrics, "loss", "step", LAST_RECORD}
-        if len(rows) == 1:
-            columns_kept |= {*first}
-        hidden = {
-            name: rows[0].get(name)
-            for name in names
-            if rows and name not in columns_kept and len({repr(row.get(name)) for row in rows}) == 1
-        }
-    short = short_names(answer.known)
-    if hidden:
-        cells = {short[name]: _cell(name, value) for name, value in hidden.items()}
+    rows, short = answer.rows, short_names(answer.known)
+    names, same = (answer.chosen, []) if answer.chosen else _columns_without_choice(answer)
+    if same:
+        cells = {short[name]: _cell(name, rows[0].get(name)) for name in same}
         parts = (f"{one_line(name)} {cell}" for name, cell in cells.items() if cell)
         _say_folded("The same in all runs: " + ", ".join(parts))
     columns = [
@@ -191,7 +195,6 @@ def _print_table(answer: _Answer) -> None:
             [_cell(name, row.get(name)) for row in rows],
         )
         for name in names
-        if name not in hidden
     ]
     left_out = print_table(columns, piped=None if answer.chosen else _PIPED)
     if left_out:

@@ -69,8 +69,7 @@ def plot(
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     chosen = [selection.narrowed(run) for run in choose_runs(source, runs)]
     check_tags(chosen, tags)
-    with reading_progress(chosen) as begin:
-        report = begin(source)
+    with reading_progress(source, chosen) as report:
         lines = read_lines(chosen, selection, report, x)
         if group_by is not None:
             lines = in_groups(lines, grouped(parameters_of(chosen, report), group_by))

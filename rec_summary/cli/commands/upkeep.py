@@ -66,8 +66,8 @@ def verify(source: str, runs: str | None, engine: str, jobs: int | None) -> int:
     def fail(run: Run, error: Exception) -> None:
         unreadable.append((run.path, str(error)))
 
-    with reading_progress(chosen) as begin:
-        for _, result in each_run(verify_run, chosen, reader, begin, fail):
+    with reading_progress(source, chosen) as counted:
+        for _, result in each_run(verify_run, chosen, reader, counted, fail):
             if isinstance(result, FileReport):
                 reports.append(result)
             else:

@@ -40,7 +40,7 @@ def each_run(
     read: Read[T],
     runs: Sequence[Run],
     engine: Engine,
-    begin: Callable[[str], Report],
+    report: Report,
     failed: Callable[[Run, Exception], object] | None = None,
     ahead: Callable[[Sequence[Run]], Iterable[Run]] = iter,
 ) -> Iterator[tuple[Run, T]]:
@@ -50,9 +50,9 @@ def each_run(
         read: Reads a run. It is sent to workers, by its name.
         runs: The runs.
         engine: What reads them.
-        begin: Returns the report for a run, by its name.
-        failed: Takes runs that cannot be read, and why; by default that is a problem in their
-            report. If none can be read, that is an error.
+        report: Counts what is read, and takes problems.
+        failed: Takes runs that cannot be read, and why; by default that is a problem. If none can
+            be read, that is an error.
         ahead: Prepares runs, several at a time, and yields them. It is sent to workers by its name.
 
     Raises:
@@ -66,7 +66,7 @@ def each_run(
         if len(failures) == len(runs):
             check_failures(failures, len(runs), "read")
         if failed is None:
-            begin(run.name).problem(run.path, 0, f"the run is left out: {error}")
+            report.problem(run.path, 0, f"the run is left out: {error}")
         else:
             failed(run, error)
 
@@ -74,7 +74,7 @@ def each_run(
     if is_here(engine, sizes):
         for run in ahead(runs):
             try:
-                for item in read(run, report=begin(run.name)):
+                for item in read(run, report=report):
                     yield run, item
             except (RecSummaryError, OSError) as error:
                 fail(run, error)
@@ -86,7 +86,7 @@ def each_run(
             fail(run, outcome.error)
             continue
         items, part = outcome.result
-        begin(run.name).add(part)
+        report.add(part)
         for item in items:
             yield run, item
 

@@ -90,7 +90,7 @@ def rows(
     """
     since = ExportOptions(since=since).since  # an age counts from one time for all runs
     work = functools.partial(rows_of, since=since)
-    results = each_run(work, runs, engine, lambda _: report, ahead=scanned_ahead)
+    results = each_run(work, runs, engine, report, ahead=scanned_ahead)
     return [row for _, row in results]
 
 

@@ -69,7 +69,7 @@ def ended_status(lineage: Lineage) -> int | None:
 
 
 def session_points(run: str, lineage: Lineage, began: float | None) -> list[Point]:
-    """Returns the start of a session, and behind it its end, or that it is running, if it is stated.
+    """Returns the start of a session, and its end or that it is running, as far as that is stated.
 
     Args:
         run: The run's name.
