@@ -372,39 +372,43 @@ class RunIndex:
         path = run.path
         try:
             for _ in range(_MOST_TRIES):
-                loader, several = self._loaders.get(path), False
-                if loader is None and path in self._shown:
-                    several = self._shown[path].targets.several
-                    self._release(self._shown[path])
-                elif loader is not None and not loader.fits(run):
-                    several = loader.is_of_several(run)
-                    self._release(loader.outputs)
-                    loader = None
-                if loader is None:
-                    # What a small run's lineage states is seen while it is read.
-                    is_small = len(run.ranks) == 1 and run.nbytes < _SMALL
-                    several = several or (not is_small and is_parallel(run))
-                    if path not in self._shown and run.nbytes > _LARGE:
-                        self._show_newest(run, several=several)
-                    loader = _Loader(
-                        run, self._names, self.report, self._scanned, several=several, x=self._x
-                    )
-                    self._loaders[path] = loader
-                    if not is_small:
-                        self._shown.setdefault(path, loader.outputs)
+                loader = self._loader_of(run)
                 if not loader.update(run, until):
                     return False
                 if loader.is_waiting:
                     self._poller.again(run)
                 if loader.fits(run):  # else its lineage states that there are more ranks
                     break
-            outputs = self._shown[path] = self._loaders[path].outputs
+            outputs = self._shown[path] = loader.outputs
             if self._x == SAMPLES and not outputs.totals.known:
                 raise ArgumentError(unknown_samples(run.name))
             self.failures.pop(path, None)
         except Exception as error:  # noqa: BLE001 - other runs are shown all the same
             self._fail(path, error)
         return True
+
+    def _loader_of(self, run: Run) -> _Loader:
+        """Returns what reads a run: a new loader if there is none, or it has read other records."""
+        path, several = run.path, False
+        known = self._loaders.get(path)
+        if known is not None:
+            if known.fits(run):
+                return known
+            several = known.is_of_several(run)
+            self._release(known.outputs)
+        elif path in self._shown:
+            several = self._shown[path].targets.several
+            self._release(self._shown[path])
+        # What a small run's lineage states is seen while it is read.
+        is_small = len(run.ranks) == 1 and run.nbytes < _SMALL
+        several = several or (not is_small and is_parallel(run))
+        if path not in self._shown and run.nbytes > _LARGE:
+            self._show_newest(run, several=several)
+        loader = _Loader(run, self._names, self.report, self._scanned, several=several, x=self._x)
+        self._loaders[path] = loader
+        if not is_small:
+            self._shown.setdefault(path, loader.outputs)
+        return loader
 
     def _show_newest(self, run: Run, *, several: bool) -> None:
         """Shows the end of the newest summary files of each rank, until all has been read."""
