@@ -13,14 +13,13 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from rec_summary.alerts.states import Transition
 from rec_summary.errors import ArgumentError, os_errors_as, three_part
-from rec_summary.series.text import printable
+from rec_summary.series.text import moment, printable
 from rec_summary.tables.formats import json_value
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ def as_text(transition: Transition) -> Text:
     """Returns what has happened as text with styles, for a terminal."""
     from rich.text import Text
 
-    moment = _moment(transition.wall_time)
-    time_text = "at no time" if moment is None else moment.astimezone().strftime(_SECONDS)
+    date = moment(transition.wall_time)
+    time_text = "at no time" if date is None else date.astimezone().strftime(_SECONDS)
     state, _, rest = sentence(transition).partition(":")
     style = "bold red" if transition.firing else "green"
     return Text.assemble((time_text, "dim"), " ", (state.upper(), style), rest)
@@ -59,7 +58,7 @@ def as_text(transition: Transition) -> Text:
 def as_json(transition: Transition) -> Mapping[str, Any]:
     """Returns what has happened for JSON: NaN and infinities are strings."""
     value = transition.value
-    moment = _moment(transition.wall_time)
+    date = moment(transition.wall_time)
     return {
         "state": _state(transition),
         "name": transition.rule.title,
@@ -70,7 +69,7 @@ def as_json(transition: Transition) -> Mapping[str, Any]:
         "step": transition.step,
         "value": None if value is None else json_value(np.float32(value)),
         "wall_time": transition.wall_time,
-        "time": None if moment is None else moment.isoformat(timespec="milliseconds"),
+        "time": None if date is None else date.isoformat(timespec="milliseconds"),
         "reason": printable(transition.reason),
         "text": sentence(transition),
     }
@@ -249,11 +248,3 @@ class Command:
 
 def _state(transition: Transition) -> str:
     return "firing" if transition.firing else "resolved"
-
-
-def _moment(wall_time: float) -> datetime | None:
-    """Returns a time as a date; None if it is beyond the calendar, as damaged records may be."""
-    try:
-        return datetime.fromtimestamp(wall_time, timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return None

@@ -46,6 +46,14 @@ def reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+def moment(seconds: float) -> datetime | None:
+    """Returns seconds since the epoch as date and time in UTC; None if beyond the calendar."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
 def utc(seconds: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
     """Returns seconds since the epoch as date and time; beyond the calendar, as seconds.
 
@@ -53,11 +61,8 @@ def utc(seconds: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
         seconds: Of any size, also infinite.
         form: As in `datetime.strftime`.
     """
-    try:
-        moment = datetime.fromtimestamp(seconds, timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds:.6g} seconds since 1970"
-    return moment.strftime(form)
+    date = moment(seconds)
+    return f"{seconds:.6g} seconds since 1970" if date is None else date.strftime(form)
 
 
 def check_unicode(value: Any) -> None:
