@@ -97,16 +97,17 @@ def test_files_of_others_are_never_touched(source: Path, logdir: Path) -> None:
     assert set(kept) == {"their run/events.out.tfevents.1.host", "run/notes.txt"}
 
 
+@pytest.mark.parametrize("engine", ["loky", "dask://127.0.0.1:9"])  # before it is asked
 @pytest.mark.parametrize("place", ["run", "run/eval"])
 def test_a_foreign_event_file_stops_the_export_before_anything_is_written(
-    source: Path, logdir: Path, place: str
+    source: Path, logdir: Path, place: str, engine: str
 ) -> None:
     write_segment(source / "a first run", event(1, scalar("loss", 1)))
     (logdir / place).mkdir(parents=True)
     (logdir / place / "events.out.tfevents.1.host").write_bytes(b"theirs")
     before = files(logdir)
     with pytest.raises(DestinationError, match="one writer for each run directory"):
-        export_tensorboard(source, logdir)
+        export_tensorboard(source, logdir, engine=engine)
     assert files(logdir) == before
 
 
