@@ -84,7 +84,7 @@ class Board:
         try:
             with contextlib.redirect_stderr(said):
                 board.configure(self._arguments)
-                self._server = board.make_server()
+                self._server = board._make_server()
         except (SystemExit, OSError, program.TensorBoardServerException, ValueError) as error:
             text = said.getvalue().strip() or str(error)
             if board.flags is None or isinstance(error, ValueError):
@@ -113,10 +113,6 @@ class _Program(program.TensorBoard):  # type: ignore[misc]
     """TensorBoard with a data provider of ours."""
 
     provider: Any
-
-    def make_server(self) -> Any:
-        """Returns the server of its pages."""
-        return self._make_server()
 
     def _make_data_ingester(self) -> Any:
         return SimpleNamespace(data_provider=self.provider, start=lambda: None)  # is up to date
