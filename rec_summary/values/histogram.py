@@ -130,7 +130,8 @@ def encode_counted(edges: Floats, counts: Floats) -> bytes:
 
     Args:
         edges: Ascending edges, shape (bins + 1,).
-        counts: The count of each bin, shape (bins,); rounded, because the format has integers.
+        counts: The count of each bin, shape (bins,), at most `MAX_BINS`; rounded, because the format
+            has integers.
     """
     rounded = np.rint(counts)
     total = float(rounded @ ((edges[1:] + edges[:-1]) / 2))
@@ -179,9 +180,9 @@ def _buckets(finite: Array, low: float, high: float) -> bytes:
 
 
 def _encode_buckets(lefts: Array, widths: Array, counts: Array) -> bytes:
-    """Returns the field of all buckets; the arrays have shape (bins,)."""
+    """Returns the field of all buckets; the arrays have shape (bins,), at most `MAX_BINS`."""
     size = counts.size
-    rows = _ROWS[:size].copy() if size <= _ROWS.size else np.repeat(_ROWS[:1], size)
+    rows = _ROWS[:size].copy()
     rows["left"], rows["width"] = lefts, widths
     most = int(counts.max())
     if most < 1 << 7:  # most arrays; all rows have the same length

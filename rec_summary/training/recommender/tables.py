@@ -88,11 +88,12 @@ def find_tables(
     tables = {full: p for full, p in by_name.items() if _is_matrix(p) and id(p) not in not_tables}
     matched = {}
     for name in names:
-        # A training step puts a prefix before names: "network.item_embedding.embedding_table".
-        first = [p for full, p in tables.items() if full.startswith(f"{name}.")]
-        inner = [p for full, p in tables.items() if f".{name}." in f"{full}."]
-        candidates = [by_name[name]] if name in by_name else first or inner
-        if len(candidates) != 1:
+        candidates = [by_name[name]] if name in by_name else _named(name, tables)
+        if len(candidates) == 1:
+            (parameter,) = candidates
+            size = None if _is_map(parameter) else int(parameter.shape[0])
+            matched[name] = EmbeddingTable(parameter, size)
+        else:
             what = f"{len(candidates) or 'no'} tables have the name {name!r}"
             troubles.report(
                 "recommender metrics: tables",
@@ -100,12 +101,14 @@ def find_tables(
                 f"{', '.join(tables) or 'there are none'}",
             )
             matched[name] = EmbeddingTable(None, None)
-            continue
-        (parameter,) = candidates
-        matched[name] = EmbeddingTable(
-            parameter, None if _is_map(parameter) else int(parameter.shape[0])
-        )
     return matched
+
+
+def _named(name: str, tables: Mapping[str, Any]) -> list[Any]:
+    """Returns the tables that have a name as a part of theirs, at the start if there are some."""
+    # A training step puts a prefix before names: "network.item_embedding.embedding_table".
+    first = [table for full, table in tables.items() if full.startswith(f"{name}.")]
+    return first or [table for full, table in tables.items() if f".{name}." in f"{full}."]
 
 
 class RowSampler:
