@@ -135,7 +135,7 @@ def read_requests(directory: str, user: int | None = None) -> tuple[Request, ...
         raise ValueError(three_part(f"the content of {path}", data[:100], expected)) from error
 
 
-def add_request(directory: str, request: Request, lock: str | None = None) -> None:
+def add_request(directory: str, request: Request) -> None:
     """Adds a request to those in a record directory; of many, the oldest are dropped.
 
     Where root adds one, the file and its lock belong to the owner of the directory, whose training
@@ -144,7 +144,6 @@ def add_request(directory: str, request: Request, lock: str | None = None) -> No
     Args:
         directory: The record directory.
         request: The request.
-        lock: The kind of lock (see `records.locks`).
 
     Raises:
         OSError: The file cannot be written.
@@ -154,7 +153,7 @@ def add_request(directory: str, request: Request, lock: str | None = None) -> No
     path = os.path.join(directory, NAME)
     owner = os.stat(directory)
     lock_path = os.path.join(directory, LOCK_NAME)
-    with file_lock(lock_path, timeout=_LOCK_SECS, kind=lock):
+    with file_lock(lock_path, timeout=_LOCK_SECS):
         if os.geteuid() == 0:
             _hand_over(lock_path, owner)
         earlier: tuple[Request, ...] = ()

@@ -19,6 +19,7 @@ from rec_summary.records.control import (
     read_requests,
     version_of,
 )
+from rec_summary.records.locks import ENVIRONMENT
 
 
 def request(**what: object) -> Request:
@@ -84,9 +85,12 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root acts for another user")
 @pytest.mark.parametrize("lock", ["flock", "soft"])
-def test_a_request_of_root_belongs_to_the_owner_of_the_directory(tmp_path: Path, lock: str) -> None:
+def test_a_request_of_root_belongs_to_the_owner_of_the_directory(
+    tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT, lock)
     os.chown(tmp_path, 12345, 12345)
-    add_request(str(tmp_path), request(), lock)
+    add_request(str(tmp_path), request())
     # So does the lock, if it stays: else the owner could not add another request.
     assert {path.stat().st_uid for path in tmp_path.iterdir()} == {12345}
     assert (tmp_path / NAME).exists()
