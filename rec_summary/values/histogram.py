@@ -130,8 +130,8 @@ def encode_counted(edges: Floats, counts: Floats) -> bytes:
 
     Args:
         edges: Ascending edges, shape (bins + 1,).
-        counts: The count of each bin, shape (bins,), at most `MAX_BINS`; rounded, because the format
-            has integers.
+        counts: The count of each bin, shape (bins,), of at most `MAX_BINS`; rounded, because the
+            format has integers.
     """
     rounded = np.rint(counts)
     total = float(rounded @ ((edges[1:] + edges[:-1]) / 2))
