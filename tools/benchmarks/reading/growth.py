@@ -164,7 +164,7 @@ _CASES: dict[str, _Case] = {
     "scalars of four tags": (200_000, synthetic_records.write_scalars, _export),
     "tags": (5_000, _tags, _export),
     "runs": (500, _runs, _export),
-    "runs, two jobs": (1_000, _runs, _export_jobs),
+    "runs, two jobs": (1_500, _runs, _export_jobs),  # no worker starts for 100 runs of --quick
     "ranks in one directory": (1_000, _ranks, _export),
     "metric states of two ranks": (1_000, _states, _export),
     "files of one run, served": (1_000, _rotated, _serve),
