@@ -39,6 +39,7 @@ from tests.support.record_dirs import event, scalar, tree, write_segment
 from tests.support.scalar_rows import is_same, several_runs
 from tests.support.waiting import eventually
 
+_ENGINE_SECS = 300  # a busy machine starts Java and workers slowly
 KILLS = bool(os.environ.get("REC_SUMMARY_CLUSTERS"))
 in_check_only = pytest.mark.skipif(not KILLS, reason="takes long; run by tools/check engines")
 
@@ -127,8 +128,8 @@ _CLUSTERS = {"dask": _dask, "ray": _ray, "spark": _spark}
 @pytest.fixture(scope="module", params=_CLUSTERS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REC_SUMMARY_ENGINE_SECS", "300")  # a busy machine starts workers slowly
-        patch.setenv("RAY_raylet_start_wait_time_s", "300")
+        patch.setenv("REC_SUMMARY_ENGINE_SECS", str(_ENGINE_SECS))
+        patch.setenv("RAY_raylet_start_wait_time_s", str(_ENGINE_SECS))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -269,7 +270,9 @@ def test_a_command_reaches_a_cluster_by_its_address(records: Path, cluster: str)
     if not parse_engine(cluster).address:
         pytest.skip("the cluster is found without an address")
     words = ("lineage", "--json", records)
-    here, there = (command.run(*words, *more) for more in ((), ("--engine", cluster)))
+    here = command.run(*words)
+    # The command itself gives up sooner: it waits once for the engine, and once for a worker.
+    there = command.run(*words, "--engine", cluster, timeout=3 * _ENGINE_SECS)
     assert (there.returncode, there.stdout) == (here.returncode, here.stdout), there.stderr
     assert json.loads(here.stdout)
 
@@ -293,7 +296,7 @@ def test_the_only_worker_of_this_version_is_killed_and_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setenv("REC_SUMMARY_ENGINE_SECS", "300")
+    monkeypatch.setenv("REC_SUMMARY_ENGINE_SECS", str(_ENGINE_SECS))
     get_versions = distributed.Client.get_versions
     other: list[str] = []
 

@@ -18,10 +18,12 @@ HEAVY = ("mindspore", "tensorboard", "numpy", "rich", "google.protobuf", "filelo
 STARTED: list[subprocess.Popen[str]] = []
 
 
-def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str | Path, timeout: float = PATIENCE_SECS, **options: object
+) -> subprocess.CompletedProcess[str]:
     command = [*PROGRAM, *map(str, arguments)]
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        command, capture_output=True, text=True, timeout=PATIENCE_SECS, **options
+        command, capture_output=True, text=True, timeout=timeout, **options
     )
 
 
