@@ -10,6 +10,7 @@ import pytest
 from rec_summary._pb.summary_pb2 import Event
 from tests.support.record_dirs import summary_name, write_payloads
 from tools.benchmarks import report, synthetic_records
+from tools.benchmarks.comparison import compare
 from tools.benchmarks.contest import Contestant, MeasurementFailed, Settings, alternate, measure
 from tools.benchmarks.reading import event_files, exports, readers
 from tools.benchmarks.results import Row, Target, cost, merge, rows_from, speed
@@ -189,3 +190,14 @@ def test_a_year_is_not_compared_by_one_column(tmp_path: Path) -> None:
     write_payloads(path, head.SerializeToString(), *payloads)
     with pytest.raises(RuntimeError, match="buckets of 512 steps in tenth 0"):
         soak.check("", str(folder), 1_000)
+
+
+def test_kills_are_spread_over_the_second_of_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours is flushed each second, so a kill after 10 s would lose almost nothing each time."""
+
+    def asked(contestants: list[Contestant], settings: Settings) -> dict[str, list[object]]:
+        return {each.name: [each.arguments["seconds"]] for each in contestants}
+
+    monkeypatch.setattr(compare, "alternate", asked)
+    rounds = compare.kills(["ours", "torch"], 10, Settings(5, False, print))
+    assert rounds["ours"] == rounds["torch"] == pytest.approx([10 + 1 / 6, 10.5, 10 + 5 / 6])
