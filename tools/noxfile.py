@@ -26,7 +26,7 @@ BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
 READ_SIDE = ("tables", "landscape", "pictures")
 BOTH_SIDES = ("mindspore", *READ_SIDE)
 # What the tests need; the bounds of the extra `dev` are for the linters too.
-TEST_TOOLS = ("distributed", "hypothesis", "psutil", "pytest", "selenium")
+TEST_TOOLS = ("distributed", "hypothesis", "psutil", "pytest", "scikit-learn", "selenium")
 # Browsers and MindInsight depend on other things than the versions of our dependencies.
 ALL_TESTS = ("-m", "not browser", "--ignore=tests/mindinsight", "tests")
 # Without what takes longest: commands, landscapes, tests with a real TensorBoard.
@@ -125,12 +125,16 @@ def run(session: nox.Session, environment: Environment) -> None:
         f"--editable={ROOT}[{','.join(environment.extras)}]",
     )
     ends = "ends" in session.posargs
+    variables = {"PYTHONPATH": None, "GLOG_v": "3", **dict(environment.variables)}
+    if ends:  # the tests that are not run must load: an import of theirs may be missing here
+        collect = ("python", "-m", "pytest", "-q", "--collect-only", *ALL_TESTS)
+        session.run(*collect, env=variables, silent=True)
     began = time.monotonic()
     try:  # what failed is run once more, alone: the report has the first results
         session.run(
             *("python", "-m", "tools.run_tests", "-q", f"--junit-xml={report}"),
             *(QUICK_TESTS if ends else ALL_TESTS),
-            env={"PYTHONPATH": None, "GLOG_v": "3", **dict(environment.variables)},
+            env=variables,
         )
         passes = True
     except nox.command.CommandFailed:

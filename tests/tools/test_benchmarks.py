@@ -10,7 +10,6 @@ import pytest
 from rec_summary._pb.summary_pb2 import Event
 from tests.support.record_dirs import summary_name, write_payloads
 from tools.benchmarks import report, synthetic_records
-from tools.benchmarks.comparison import compare
 from tools.benchmarks.contest import Contestant, MeasurementFailed, Settings, alternate, measure
 from tools.benchmarks.reading import event_files, exports, readers
 from tools.benchmarks.results import Row, Target, cost, merge, rows_from, speed
@@ -194,6 +193,8 @@ def test_a_year_is_not_compared_by_one_column(tmp_path: Path) -> None:
 
 def test_kills_are_spread_over_the_second_of_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours is flushed each second, so a kill after 10 s would lose almost nothing each time."""
+    pytest.importorskip("mindspore")
+    from tools.benchmarks.comparison import compare
 
     def asked(contestants: list[Contestant], settings: Settings) -> dict[str, list[object]]:
         return {each.name: [each.arguments["seconds"]] for each in contestants}
