@@ -134,12 +134,14 @@ def _described(runs: Mapping[str, tuple[bytes, list[str]]]) -> bytes | None:
     sessions = {
         name: {START_TAG: content} for name, (content, _) in sorted(runs.items()) if content
     }
+    if not sessions:
+        return None
     series = SimpleNamespace(plugin_content=b"")
     scalars = {name: dict.fromkeys(tags, series) for name, (_, tags) in runs.items()}
     from rec_summary.tensorboard.hparams_metrics import experiment  # late: it loads a lot
 
     provider = SimpleNamespace(list_scalars=lambda *_, **__: scalars)
-    point = experiment(sessions, provider) if sessions else None
+    point = experiment(sessions, provider)
     if point is None:
         return None
     event = event_pb2.Event()

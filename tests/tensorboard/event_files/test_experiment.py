@@ -60,6 +60,20 @@ def metrics_of(pages: Pages) -> dict[str, list[str]]:
 
 FEW = [AUC, f"recommender_best/{AUC}", "loss"]
 
+_EXPORT = """
+import sys
+from rec_summary import export_tensorboard
+export_tensorboard(*sys.argv[1:])
+print([name for name in ("boto3", "fsspec", "tensorboard.data.provider") if name in sys.modules])
+"""
+
+
+def test_without_hyper_parameters_tensorboards_hparams_is_not_loaded(tmp_path: Path) -> None:
+    """It takes 20 MB with boto3, which it imports if it is installed."""
+    write_segment(tmp_path / "records", event(1, scalar("loss", 0.5)))
+    done = command.python(_EXPORT, tmp_path / "records", tmp_path / "logs")
+    assert done.stdout == "[]\n", done.stderr
+
 
 def test_protobuf_in_python_as_mindspore_sets_it(tmp_path: Path) -> None:
     record(tmp_path / "records" / "a", "loss", AUC)
