@@ -403,7 +403,7 @@ def _stored(directory: str) -> dict[int, Participant]:
     try:
         content = read_plain(os.path.join(directory, SETTINGS_NAME), _MOST_BYTES)
         return msgspec.json.decode(content, type=dict[_Int32, Participant])
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, msgspec.DecodeError, RecursionError):
         return {}
 
 
