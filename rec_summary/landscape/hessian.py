@@ -117,6 +117,8 @@ class _Hessian:
             return np.zeros_like(vector)
         away = self._spread(vector * (self._step / length))
         difference = self._gradient(self._point + away) - self._gradient(self._point - away)
+        if not np.isfinite(difference).all():  # older SciPy finds eigenvalues that are NaN
+            raise FloatingPointError("a gradient is not finite")
         return difference[self._free] * (length / (2 * self._step))
 
     def direction(self, vector: Floats) -> Vector:
