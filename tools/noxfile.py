@@ -26,7 +26,10 @@ BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
 READ_SIDE = ("tables", "landscape", "pictures")
 BOTH_SIDES = ("mindspore", *READ_SIDE)
 # What the tests need; the bounds of the extra `dev` are for the linters too.
-TEST_TOOLS = ("distributed", "hypothesis", "psutil", "pytest", "scikit-learn", "selenium")
+TEST_TOOLS = (
+    *("distributed", "hypothesis", "prometheus_client", "psutil", "pytest", "scikit-learn"),
+    "selenium",
+)
 # Browsers and MindInsight depend on other things than the versions of our dependencies.
 ALL_TESTS = ("-m", "not browser", "--ignore=tests/mindinsight", "tests")
 # Without what takes longest: commands, landscapes, tests with a real TensorBoard.
@@ -100,10 +103,10 @@ def newest(session: nox.Session) -> None:
 @nox.session(python="3.11", name="mindspore-2.7")
 def mindspore_oldest(session: nox.Session) -> None:
     """Both sides on the oldest MindSpore, every dependency at its lower bound."""
-    # Earlier releases of Pillow have no wheels for Python 3.11. MindSpore 2.7 to 2.9 cannot be
-    # imported after protobuf without the variable, and pytest imports protobuf first.
+    # MindSpore 2.7 to 2.9 cannot be imported after protobuf without the variable, and pytest
+    # imports protobuf first.
     variables = (("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python"),)
-    run(session, Environment(BOTH_SIDES, True, ("pillow==9.3",), variables))
+    run(session, Environment(BOTH_SIDES, oldest=True, variables=variables))
 
 
 @nox.session(python="3.11", name="mindspore-2.10")

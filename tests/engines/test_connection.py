@@ -17,7 +17,7 @@ from tests.support import units
     [
         ("spark", "No module named|Java|JAVA"),
         ("dask://localhost:1", "refused"),
-        ("ray://localhost:1", "refused"),
+        ("ray://localhost:1", "No module named|refused"),
     ],
 )
 def test_an_engine_that_is_not_there(engine: str, reason: str, monkeypatch: Any) -> None:
