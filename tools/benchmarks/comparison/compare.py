@@ -30,7 +30,7 @@ _WHO: Final = {
     "aim": ("Aim", "aim", _OWN),
 }
 _NONE: Final = "none"
-_ROUNDS: Final = 3  # at most: all of it takes six minutes
+_ROUNDS: Final = 3  # at most: all of it takes ten minutes
 # Of `training_run.wide_deep`: what is measured, its unit, its key, a factor, and whether the
 # training without a callback is subtracted.
 _TRAINING: Final = (
