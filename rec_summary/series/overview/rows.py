@@ -51,6 +51,12 @@ DETAILS: Final = (
 LAST_RECORD: Final = "last_record"
 """The column that says when the last record came."""
 
+OF_ANY_RUN: Final = (
+    *("run", "status", "loss", "step", "samples", "host", "reason", "notes"),
+    *("start_time", "last_update", LAST_RECORD, "silent_since"),
+)
+"""Columns that a run may have whatever it records."""
+
 BEST: Final = "best/"
 """What is before the name of a metric in that of the column of its best value."""
 

@@ -64,6 +64,19 @@ def test_a_run_without_the_only_column_has_a_row_of_csv(three_runs: Path) -> Non
     assert list(csv.reader(io.StringIO(done.stdout))) == [["auc"], ["0.6"], ["0.7"], ["0.8"], [""]]
 
 
+def test_a_column_that_no_run_needs_is_empty(three_runs: Path) -> None:
+    """A command of cron asks for silent runs also while there are none."""
+    query = ("--columns", "run,silent_since,notes", "--sort", "notes", "--limit", "1")
+    done = run("lineage", three_runs, *query, "--format", "csv")
+    assert list(csv.reader(io.StringIO(done.stdout))) == [
+        ["run", "silent_since", "notes"],
+        ["run_0", "", ""],
+    ]
+    assert table(run("lineage", three_runs, *query).stdout)[1] == ["run_0"]
+    none = run("lineage", three_runs, "--filter", "silent_since>0")
+    assert "conditions that a run meets; there are: silent_since none" in flat(none.stderr)
+
+
 def test_csv_on_standard_output_has_the_ends_of_lines_of_a_shell(three_runs: Path) -> None:
     command = [*PROGRAM, "lineage", str(three_runs), "--columns", "run,auc", "--format", "csv"]
     written = subprocess.run(command, capture_output=True, timeout=PATIENCE_SECS).stdout
