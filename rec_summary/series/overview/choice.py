@@ -27,7 +27,7 @@ def chosen_runs(runs: Sequence[Run], pattern: str | None) -> list[Run]:
 
     Raises:
         ArgumentError: No run matches. If tags match the pattern, or runs match it as a regular
-            expression, the message says so.
+            expression or with its brackets as they are, the message says so.
     """
     matching = matching_runs(runs, pattern)
     if matching:
@@ -37,7 +37,7 @@ def chosen_runs(runs: Sequence[Run], pattern: str | None) -> list[Run]:
     message = three_part("the choice of runs", pattern, expected)
     literal = (pattern or "").replace("[", "[[]")
     if matching_runs(runs, literal):
-        raise ArgumentError(f"{message} `[` begins a set of characters; for itself: {literal!r}.")
+        raise ArgumentError(f"{message} `[` begins a set of characters: write {literal!r}.")
     if searched := [run.name for run in runs if pattern and _finds(pattern, run.name)]:
         hint = f" As a regular expression it finds runs: {_named(searched)}. Runs are chosen by a"
         raise ArgumentError(f"{message}{hint} shell pattern, such as 'ctr-*'.")
