@@ -74,8 +74,8 @@ def write_note(run: Run, lineage: Lineage, request: Request) -> Answers:
     rank = min(run.ranks)
     event = LineageEvent(wall_time=request.time, step=request.note_step)
     if request.note_step is None:
-        # MindSpore's lineage has no step.
-        event.step = lineage.state.step or max((p.step for p in positions(run).values()), default=0)
+        # MindSpore's lineage has no step, and that of a killed training an earlier one.
+        event.step = max([lineage.state.step, *(p.step for p in positions(run).values())])
     event.note.text, event.note.author = request.note, request.author
     event.note.kind, event.note.request = NOTE, request.id
     with os_errors_as(SourceError, "the record directory", run.path, _WRITABLE):

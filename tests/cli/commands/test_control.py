@@ -427,6 +427,15 @@ def test_a_note_on_a_run_of_mindspore_is_about_its_last_step(tmp_path: Path) -> 
     assert "step 9: an outage" in done.stdout, done.stderr
 
 
+def test_a_note_on_a_killed_training_is_about_its_last_record(tmp_path: Path) -> None:
+    """Its lineage states a step of seconds before."""
+    run = {"status": lineage_pb2.RunState.RUNNING, "host": this_host(), "pid": gone(), "step": 9}
+    killed = record_dirs.lineage(train_lineage=record_dirs.train(**run))
+    record_dirs.write_segment(tmp_path, killed, record_dirs.event(12, record_dirs.scalar("x", 1)))
+    done = command.run("note", tmp_path, "an outage")
+    assert "step 12: an outage" in done.stdout, done.stderr
+
+
 def test_a_note_needs_a_training_and_words(tmp_path: Path) -> None:
     written(tmp_path)
     assert command.run("note", tmp_path, " ").returncode == 2
