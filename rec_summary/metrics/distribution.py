@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
-from rec_summary.metrics.hashing import hash_strings, mix
+from rec_summary.metrics.hashing import hashed, mix
 from rec_summary.metrics.state import MOST_WEIGHT, State, Stored, on_weight_grid
 
 _SMOOTHING: Final = 0.5  # added to each count: the prior of Jeffreys
@@ -87,8 +87,8 @@ class Distribution(State):
         kinds = "iub" if self.buckets else "iubf"
         if not flat.size:
             return
-        if self.buckets and flat.dtype.kind in "USO":
-            flat = hash_strings(flat)
+        if self.buckets:
+            flat = hashed(flat)
         if flat.dtype.kind not in kinds:
             expected = "an integer dtype" if self.buckets else "a dtype of real numbers"
             raise TypeError(three_part("the dtype of the values", flat.dtype, expected))
@@ -167,9 +167,7 @@ def categories_of(values: Array, buckets: int) -> Distribution:
         values: The values, (n,).
         buckets: The maximum number of buckets for the rest.
     """
-    if values.dtype.kind in "USO":
-        values = hash_strings(values)
-    categories, counts = np.unique(values.astype(np.int64), return_counts=True)
+    categories, counts = np.unique(hashed(values).astype(np.int64), return_counts=True)
     order = np.lexsort((categories, -counts))
     if len(categories) > buckets:
         order = order[counts[order] >= _LEAST_COUNT][:_MOST_CATEGORIES]

@@ -24,7 +24,7 @@ from rec_summary.metrics.distribution import (
     psi,
     psi_by_chance,
 )
-from rec_summary.metrics.hashing import hash_strings
+from rec_summary.metrics.hashing import hashed
 from rec_summary.metrics.state import State, Stored, check_same, nested
 
 LABEL: Final = "label"
@@ -197,8 +197,7 @@ class ReferenceBuilder(State):
         parts = {}
         for name, array in batch.items():
             # A copy: a view would keep the whole batch.
-            values = hash_strings(array[:taken]) if array.dtype.kind in "USO" else array[:taken]
-            parts[name] = values.ravel().copy()
+            parts[name] = hashed(array[:taken]).ravel().copy()
         if not have:
             self._have, self._columns, self._weights = 0, {name: [] for name in parts}, []
         for name, part in parts.items():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rec_summary.arrays import Array, Integers
-from rec_summary.metrics.hashing import hash_strings
+from rec_summary.metrics.hashing import hashed
 from rec_summary.metrics.state import State
 
 
@@ -49,9 +49,7 @@ class FeatureCounts(State):
 
 def as_ids(values: Array) -> Integers:
     """Returns an integer for each value but NaN, the same for equal values; of shape (n,)."""
-    flat = values.reshape(-1)
-    if flat.dtype.kind in "USO":
-        return hash_strings(flat)
+    flat = hashed(values.reshape(-1))
     if flat.dtype.kind == "f":
         numbers = flat[~np.isnan(flat)].astype(np.float64) + 0.0  # -0.0 becomes 0.0
         flat = numbers.view(np.int64)

@@ -67,6 +67,11 @@ def hash_strings(strings: Array) -> Integers:
     return _finalise(hashes).view(np.int64).reshape(encoded.shape)
 
 
+def hashed(values: Array) -> Array:
+    """Returns strings as ids by `hash_strings`, and all other values as they are."""
+    return hash_strings(values) if values.dtype.kind in "USO" else values
+
+
 def _finalise(bits: Hashes) -> Hashes:
     """Applies the output function of SplitMix64 in place."""
     bits ^= bits >> np.uint64(30)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.errors import three_part
-from rec_summary.metrics.hashing import hash_strings
+from rec_summary.metrics.hashing import hashed
 from rec_summary.metrics.state import MOST_WEIGHT, on_weight_grid
 
 REASONS = ("score is NaN", "score outside [0, 1]", "label outside [0, 1]", "weight not usable")
@@ -68,8 +68,7 @@ def integer_ids(name: str, values: Any, size: int) -> Array:
         TypeError: They are anything else.
         ValueError: Their number is not `size`.
     """
-    ids = np.asarray(values)
-    ids = column(name, hash_strings(ids) if ids.dtype.kind in "USO" else ids, size)
+    ids = column(name, hashed(np.asarray(values)), size)
     if ids.dtype.kind not in "iu":
         raise TypeError(three_part(name, f"an array of {ids.dtype}", "integers or strings"))
     return ids

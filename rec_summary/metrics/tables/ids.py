@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from rec_summary.arrays import Array
 from rec_summary.errors import three_part
-from rec_summary.metrics.hashing import hash_strings
+from rec_summary.metrics.hashing import hashed
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def classify(ids: npt.ArrayLike, size: int | None, unknown_id: int | None) -> Ta
         TypeError: The ids are anything else.
     """
     array: Array = np.asarray(ids)
-    if size is None and array.size and array.dtype.kind in "USO":
-        array = hash_strings(array)
+    if size is None and array.size:
+        array = hashed(array)
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(three_part("the dtype of the ids", array.dtype, "an integer dtype"))
     # numpy indexes with 64 bits. As unsigned numbers negative ids are too large, so that one

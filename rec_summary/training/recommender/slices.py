@@ -12,7 +12,7 @@ import numpy as np
 from rec_summary.arrays import Array, Integers
 from rec_summary.checks import check_elements, check_int, check_part_of_tag, check_type
 from rec_summary.errors import three_part, verbatim
-from rec_summary.metrics.hashing import hash_strings
+from rec_summary.metrics.hashing import hashed
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.metrics.tags import OF_SLICES
@@ -141,7 +141,7 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
         raise ValueError(three_part("a column of slices with edges", flat.dtype, "numbers"))
     if seen is not None:
         codes = np.zeros(len(flat), np.int64)
-        codes[~missing] = seen.add(_ids(flat[~missing])) >= options.new
+        codes[~missing] = seen.add(hashed(flat[~missing]).astype(np.int64)) >= options.new
         keys: list[Any] = [0, 1]
         name_of: Callable[[Any], str] = _NEW.__getitem__
     else:
@@ -155,10 +155,6 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
     # A row of several values is filled up with missing ones.
     codes = np.where(missing, len(names) if values.ndim == 1 else -1, codes)
     return Slicing(codes.astype(np.intp).reshape(values.shape), [*names, MISSING])
-
-
-def _ids(values: Array) -> Integers:
-    return hash_strings(values) if values.dtype.kind in "US" else values.astype(np.int64)
 
 
 def _rounded(numbers: Array, options: Slice) -> Integers:
