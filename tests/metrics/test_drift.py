@@ -269,11 +269,58 @@ def test_drift_heeds_weights() -> None:
     assert by_weight == pytest.approx(left_out)
 
 
-def test_a_reference_goes_on_after_a_restart() -> None:
+def test_the_weights_of_the_reference() -> None:
+    random = np.random.default_rng(0)
+    labels, values = random.random(500), random.normal(size=500)
+    weights = random.integers(0, 9, 500) / 4
+    builder = ReferenceBuilder(400)
+    assert not builder.complete
+    given = {LABEL: labels.copy(), "feature": values.copy()}
+    given_weights = weights.copy()
+    builder.add(given, given_weights)
+    given["feature"][:] = given_weights[:] = 0  # which are the caller's
+    builder = ReferenceBuilder.from_arrays(builder.arrays())
+    found = builder.reference()
+    expected = np.bincount(labels[:400] >= 0.5, weights[:400])
+    assert found[LABEL].counts.tolist() == [*expected, 0]
+    edges = np.quantile(values[:400], np.arange(1, 10) / 10)
+    places = np.searchsorted(edges, values[:400])
+    expected = np.bincount(places, weights[:400])
+    assert found["feature"].counts[:-1] == pytest.approx(expected, abs=8)  # of values at an edge
+    assert found["feature"].counts.sum() == weights[:400].sum()
+
+
+def test_columns_with_few_numbers_or_none_have_a_reference() -> None:
+    builder = ReferenceBuilder(4)
+    nan = np.nan
+    columns = {"none": np.full(4, nan), "few": np.array([nan, 1, 2, nan])}
+    builder.add(columns, np.array([nan, 1, 1, 1]))
+    builder = ReferenceBuilder.from_arrays(builder.arrays())
+    found = Drift(builder.reference())
+    assert found.reference["few"].counts[:-1].max() == 1  # 1 and 2 have bins of their own
+    found.add(columns)
+    report = found.report()
+    assert report["drift/missing_share/none"] == 1
+    assert report["drift/missing_share/few"] == 0.5
+
+
+def test_arrays_that_no_reference_has_are_refused() -> None:
+    builder = ReferenceBuilder(4)
+    builder.add({"a": [1.0, 2.0]})
+    for wrong in (np.zeros((1, 2)), np.array(["a", "b"])):
+        with pytest.raises(ValueError, match=r"values\.0.*numbers"):
+            ReferenceBuilder.from_arrays({**builder.arrays(), "values.0": wrong})
+    arrays = reference_arrays(REFERENCE)
+    with pytest.raises(ValueError, match="different names"):
+        reference_from_arrays({**arrays, "columns": arrays["columns"][[0, 1, 1]]})
+
+
+@pytest.mark.parametrize("weights", [None, np.full(400, 0.5)])
+def test_a_reference_goes_on_after_a_restart(weights: np.ndarray | None) -> None:
     whole, broken = ReferenceBuilder(1000), ReferenceBuilder(1000)
     for seed in range(3):
-        whole.add(batch(seed), np.full(400, 0.5))
-        broken.add(batch(seed), np.full(400, 0.5))
+        whole.add(batch(seed), weights)
+        broken.add(batch(seed), weights)
         broken = ReferenceBuilder.from_arrays(broken.arrays())
     assert broken.complete
     for name, distribution in whole.reference().items():

@@ -161,17 +161,15 @@ def _estimate(registers: Bytes) -> float:
     size = registers.size
     rest = 65 - size.bit_length()
     counts = np.bincount(registers, minlength=rest + 2).astype(float).tolist()
-    if counts[0] == size:
-        return 0.0
     total = size * _tau(1 - counts[rest + 1] / size)
     for value in range(rest, 0, -1):
         total = 0.5 * (total + counts[value])
     total += size * _sigma(counts[0] / size)
-    return size * size / (2 * math.log(2) * total)
+    return size * size / (2 * math.log(2) * total) if total else math.inf
 
 
 def _sigma(x: float) -> float:
-    """Returns the correction for registers that are zero, whose share is x < 1 (Ertl)."""
+    """Returns the correction for registers that are zero, whose share is x (Ertl)."""
     power, total, weight = x, x, 1.0
     while True:
         power *= power
@@ -184,8 +182,6 @@ def _sigma(x: float) -> float:
 
 def _tau(x: float) -> float:
     """Returns the correction for registers at their maximum, whose share is 1 - x (Ertl)."""
-    if x in (0.0, 1.0):
-        return 0.0
     weight, total = 1.0, 1 - x
     while True:
         x = math.sqrt(x)

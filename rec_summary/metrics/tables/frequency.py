@@ -165,7 +165,7 @@ class IdFrequency(State):
         if self.options.exact:
             counters = self._counters
             count = min(count, counters.size)
-            least = max(int(np.partition(counters, -count)[-count]), 1) if count else 1
+            least = max(int(np.partition(counters, -count)[-count]), 1)
             ids = np.flatnonzero(counters >= least)
             counts = counters[ids]
             order = np.lexsort((ids, -counts))[:count]
@@ -241,7 +241,6 @@ class IdFrequency(State):
         return new
 
     def _add(self, other: IdFrequency) -> None:
-        self._count_buffer()
         other._count_buffer()
         super()._add(other)
         self._owed = max(self._owed, other._owed)

@@ -153,9 +153,7 @@ class RowNorms(State):
         return new
 
     def _relative_change(self) -> float:
-        """Returns the relative change since the previous snapshot."""
-        if self.snapshots < 2:
-            return math.nan
+        """Returns the relative change since the previous snapshot; NaN from zeros, or none."""
         old, new = self._before.astype(np.float64), self._now.astype(np.float64)
         finite = np.isfinite(old).all(axis=1) & np.isfinite(new).all(axis=1)
         old, new = old[finite], new[finite]

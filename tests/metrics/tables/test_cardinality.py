@@ -119,7 +119,7 @@ def test_missing_and_invalid_arrays(options: TouchedOptions) -> None:
 
 def test_rows_beyond_the_table_are_not_restored() -> None:
     arrays = TouchedRows(EXACT).arrays()
-    arrays["bits"] = np.full(7, 255, np.uint8)
+    arrays["bits"][-1] = 1
     with pytest.raises(ValueError, match="50 rows"):
         TouchedRows.from_arrays(arrays)
 
@@ -129,9 +129,30 @@ def test_registers_too_large_are_not_restored() -> None:
     arrays["registers"][3] = 60
     with pytest.raises(ValueError, match="up to 59"):
         TouchedRows.from_arrays(arrays)
+    full = TouchedRows.from_arrays(arrays | {"registers": np.full(64, 59, np.uint8)})
+    assert full.count() == math.inf
 
 
-@pytest.mark.parametrize("options", [{"size": 0}, {"size": 9, "precision": 3}])
+def test_registers_at_their_maximum_count_as_those_of_a_longer_hash() -> None:
+    # A register is at most k with probability exp(-n / 2**k) after n ids for each.
+    random = np.random.default_rng(0)
+    longest = 65 - 14
+    lengths = np.ceil(50 - np.log2(random.exponential(size=2**14)))
+    arrays = TouchedRows(TouchedOptions(None)).arrays()
+    arrays["registers"] = np.minimum(lengths, longest).astype(np.uint8)
+    exact = 2.0**14 / (2 * math.log(2) * np.mean(2.0**-lengths))
+    assert TouchedRows.from_arrays(arrays).count() == pytest.approx(exact, rel=0.015)
+
+
+def test_tables_up_to_a_size_are_exact() -> None:
+    assert TouchedOptions(50, exact_rows=50).exact
+    assert not TouchedOptions(50, exact_rows=49).exact
+    assert state(SKETCH, [1]).touched(np.arange(3)) is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"size": 0}, {"size": 9, "precision": 3}, {"size": 9, "exact_rows": -1}]
+)
 def test_options_out_of_range(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="is invalid"):
         TouchedOptions(**options)

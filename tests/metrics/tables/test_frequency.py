@@ -66,10 +66,36 @@ def test_small_tables_are_counted_exactly(ids: list[int], count: int) -> None:
     np.testing.assert_allclose(top.high, top.counts)
 
 
-def test_an_unknown_id_outside_the_table_is_not_out_of_range() -> None:
-    found = state(FrequencyOptions(50, unknown_id=-1, sample_one_in=1), [-1, -1, 3, -2, 50])
-    assert (found.seen, found.unknown, found.out_of_range) == (5, 2, 2)
-    assert found.top(5).ids.tolist() == [3]
+@pytest.mark.parametrize("exact_rows", [49, 50])
+@pytest.mark.parametrize("unknown_id", [-1, 0, 7, 49, 50])
+def test_an_unknown_id_is_counted_apart_wherever_it_is(unknown_id: int, exact_rows: int) -> None:
+    options = FrequencyOptions(50, unknown_id, sample_one_in=1, exact_rows=exact_rows)
+    assert options.exact == (exact_rows == 50)
+    rows = [row for row in (0, 1, 48, 49) if row != unknown_id]
+    found = state(options, [unknown_id, *rows, unknown_id, -2, 51], rows)
+    assert (found.seen, found.unknown, found.out_of_range) == (4 + 2 * len(rows), 2, 2)
+    top = found.top(5)
+    assert (top.ids.tolist(), top.counts.tolist()) == (rows, [2] * len(rows))
+    assert found.top_share(1) == 1 / len(rows)  # all are counted, so two lookups are no chance
+
+
+def test_a_sample_without_a_draw_knows_no_id() -> None:
+    found = state(FrequencyOptions(50), [1, 2])
+    assert found.top().ids.size == 0
+    assert np.isnan(found.top_share(5))
+
+
+def test_each_sixteenth_id_is_drawn_also_where_the_stored_draws_end() -> None:
+    found = state(FrequencyOptions(50), *[np.arange(700_000) % 50] * 3)
+    assert found.arrays()["totals"].tolist() == [2_100_000, 0, 0, 131_250, 0, 131_250]
+
+
+def test_a_merged_sample_goes_on_where_the_longer_one_ends() -> None:
+    few, many = (state(FrequencyOptions(50, sample_one_in=4), [1] * size) for size in (6, 9))
+    for one, other in ((few, many), (many, few)):
+        merged = one.copy()
+        merged.merge(other)
+        assert merged.arrays()["totals"].tolist() == [15, 0, 0, 3, 2, 2]
 
 
 @pytest.mark.parametrize("size", [None, 10**9, 200_000])
@@ -86,6 +112,7 @@ def test_the_sketch_finds_frequent_ids_within_its_bounds(size: int | None) -> No
     allowed = count_min.excess(found.options.width) * ids.size
     assert (top.counts - truth <= allowed).mean() >= 0.95
     assert (top.low <= truth).mean() >= 0.95
+    assert (truth[0] - 2 * allowed <= top.low[0]) & (top.low[0] > 0)
     sure = {i for i, n in exact.items() if n > ids.size * (1 / 2048 + allowed / ids.size)}
     assert len(sure) > 20
     assert sure <= set(top.ids.tolist())
@@ -177,12 +204,26 @@ def test_missing_and_invalid_arrays(options: FrequencyOptions) -> None:
 @pytest.mark.parametrize("options", [EXACT, SKETCH])
 def test_counters_that_contradict_the_totals(options: FrequencyOptions) -> None:
     arrays = state(options, [1, 2]).arrays()
-    arrays["counters"][..., 3] += 1
+    arrays["counters"].flat[3] += 1
     with pytest.raises(ValueError, match="a sum of 2"):
+        IdFrequency.from_arrays(arrays)
+    arrays = state(options, [1, 2]).arrays()
+    arrays["totals"][1:3] = 2, 1
+    with pytest.raises(ValueError, match="parts of at most the whole"):
         IdFrequency.from_arrays(arrays)
 
 
-@pytest.mark.parametrize("options", [{"size": 0}, {"size": 9, "width": 100}, {"sample_one_in": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": 0},
+        {"width": 100},
+        {"width": 8},
+        {"sample_one_in": 0},
+        {"exact_rows": -1},
+        {"unknown_id": -(2**64)},
+    ],
+)
 def test_options_out_of_range(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="is invalid"):
         FrequencyOptions(**{"size": 9, **options})

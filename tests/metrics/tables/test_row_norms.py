@@ -45,6 +45,12 @@ def test_the_sample_never_changes() -> None:
 def test_it_is_restored_as_it_was_stored() -> None:
     found = state(ROWS)
     assert_equal_states(RowNorms.from_arrays(found.arrays()), found)
+    nothing = RowNorms(ROWS.astype(np.int32), 3)
+    assert_equal_states(RowNorms.from_arrays(nothing.arrays()), nothing)
+    for table in (np.full((40, 3), np.nan, np.float32), np.full((40, 3), np.inf, np.float32)):
+        nothing.snapshot(table[ROWS])
+        assert_equal_states(RowNorms.from_arrays(nothing.arrays()), nothing)
+    assert np.isnan(nothing.report()["row_norm/p50"])
 
 
 def test_sampled_rows_are_not_merged() -> None:
@@ -93,6 +99,18 @@ def test_a_row_that_is_not_finite_is_counted_and_left_out() -> None:
     expected = state(rest, [TABLES[0], later]).report()
     for name in ("row_norm/p0", "row_norm/p25", "row_norm/p50", "row_norm/p99", "relative_change"):
         assert found[name] == expected[name]
+    found, expected = (state(rows, [later, TABLES[0]]).report() for rows in (ROWS, rest))
+    assert found["relative_change"] == expected["relative_change"]
+
+
+def test_the_change_of_very_large_rows_and_of_zeros() -> None:
+    large = np.full((40, 3), 1e30, np.float32)
+    assert state(ROWS, [large, 2 * large]).report()["relative_change"] == pytest.approx(1)
+    assert np.isnan(state(ROWS, [0 * large, large]).report()["relative_change"])
+
+
+def test_a_table_without_rows_has_no_numbers() -> None:
+    assert state(ROWS[:0]).report() == {}
 
 
 def test_what_one_snapshot_does_not_show() -> None:
@@ -118,12 +136,14 @@ def test_missing_and_invalid_arrays() -> None:
     assert_rejects_each_missing_array(state(ROWS))
 
 
-@pytest.mark.parametrize("rows", [[3, 2], [1, 1], [-1, 2], [[1]], [0.5]])
+@pytest.mark.parametrize("rows", [[3, 2], [1, 3, 2], [1, 1], [-1, 2], [[1]], [0.5]])
 def test_invalid_rows(rows: list[object]) -> None:
     with pytest.raises(ValueError, match="ascending row numbers"):
         RowNorms(np.array(rows), 3)
 
 
 def test_values_of_another_shape() -> None:
+    with pytest.raises(ValueError, match="width is invalid"):
+        RowNorms(ROWS, 0)
     with pytest.raises(ValueError, match="the shape of the rows"):
         RowNorms(ROWS, 3).snapshot(TABLES[0])
