@@ -188,9 +188,8 @@ def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableTy
     if len(fitting) < len(ordered):
         notes.append(f"and {len(ordered) - len(fitting):,} more series")
     for run in dict.fromkeys(series.run for series in fitting):
-        if not reading.shows_life(run):
-            since = utc(reading.last[run])
-            notes.append(f"{one_line(run)}: no sign of life since {since}")
+        if (since := reading.silent_since(run)) is not None:
+            notes.append(f"{one_line(run)}: no sign of life since {utc(since)}")
     columns = columns_of(_HEADS, _rows(reading, fitting), ("run, tag", "trend"))
     return Group(fitted_table(columns, console().size.width, _LEAST_NAME)[0], *notes)
 

@@ -34,7 +34,6 @@ class Tail:
         series: The scalars so far, by run, rank and tag; a second process that records as the same
             rank at the same time has the run `<run>/writer_2`.
         status: The status of each run, by its name, as in `rec-summary lineage`.
-        last: When the last record of each run came, by its name, in seconds since the epoch.
         report: How much was read, and what could not be read.
         selection: Which values are read.
         skipped: How many bytes of each run `skip` has left out, by its path.
@@ -67,7 +66,6 @@ class Tail:
         """
         self.series: dict[tuple[str, int, str], ScalarSummary] = {}
         self.status: dict[str, str] = {}
-        self.last: dict[str, float] = {}
         self.report = Report()
         self.ignored = 0
         self.skipped: dict[str, int] = {}
@@ -75,7 +73,8 @@ class Tail:
         self._new = NewRecords(self.report, patience=patience)
         self._writers: dict[str, Writers] = {}  # by the path of the run
         self._summaries: dict[str, RankSummary] = {}  # of runs of many ranks, by their path
-        self._states: dict[str, tuple[Run, RunState]] = {}  # by the names of runs
+        # By the names of runs: what a run states, and when its last record came.
+        self._states: dict[str, tuple[Run, RunState, float]] = {}
         self._runs = runs
         self.selection = Selection(ExportOptions(tags=tags, since=since, ranks=ranks))
 
@@ -120,12 +119,12 @@ class Tail:
             last = max((writer.last for writer in writers), default=0.0)
             for run_name in (name, *(writer.name(name) for writer in writers)):
                 self.status[run_name] = RunState.Status.Name(lineage.status)
-                self.last[run_name] = max(last, lineage.last_time)
-                self._states[run_name] = run, lineage.state
+                self._states[run_name] = run, lineage.state, max(last, lineage.last_time)
 
-    def shows_life(self, run: str) -> bool:
-        """Returns whether a run that should be running has a process, as far as can be known."""
-        return run not in self._states or shows_life(*self._states[run], self.last[run])
+    def silent_since(self, run: str) -> float | None:
+        """Returns when a run recorded last that should be running and gives no sign of life."""
+        known = self._states.get(run)
+        return None if known is None or shows_life(*known) else known[2]
 
     def ordered(self) -> list[ScalarSummary]:
         """Returns the series by run, rank and tag; the telemetry's counters come last of each."""
