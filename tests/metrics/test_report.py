@@ -370,7 +370,7 @@ def test_the_numbers_of_states_that_have_reports(name) -> None:
 def test_the_numbers_of_slices_of_clicks() -> None:
     random = np.random.default_rng(2)
     names = random.permutation(np.repeat(["good", "bad", "few", "rest"], [1000, 800, 150, 30]))
-    labels = random.random(1980) < np.where(names == "few", 0.5, 0.4)
+    labels = random.random(1980) < np.where(names == "few", 0.2, 0.4)
     signal = np.where(names == "bad", 0.1, 0.5)
     scores = 0.25 + signal * labels * random.random(1980) + 0.25 * random.random(1980)
     state = Slices(
