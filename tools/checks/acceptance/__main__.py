@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from rec_summary.series.options import ArgumentError
+from rec_summary.errors import ArgumentError
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.projector import export_projector
 
