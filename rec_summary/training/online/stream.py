@@ -163,13 +163,16 @@ def read_in_thread(dataset: GeneratorDataset) -> Iterator[WakeableSource]:
         before.generator = before.generator_new = iter(())
     known, reader = _unfinished.pop(dataset, (None, None))
     source = dataset.source = WakeableSource(rows, reader if known is rows else None)
+    # MindSpore fails at the end of a pass with fewer rows than ``__len__``. In the background, it
+    # even fails another training of the process.
+    length, dataset.source_len = dataset.source_len, -1  # not known
     try:
         yield source
     finally:
         reader = source.close()
         if reader is not None:
             _unfinished[dataset] = rows, reader
-        dataset.source = before
+        dataset.source, dataset.source_len = before, length
         if rows is not before:
             before.generator = before.generator_new = rows
 

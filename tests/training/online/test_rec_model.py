@@ -85,6 +85,11 @@ class IterableWithLength(Iterable):
         return 10**9
 
 
+class FewerThanLength(IterableWithLength):
+    def __iter__(self) -> Iterator[Row]:
+        return clicks(2)()
+
+
 class OwnIterator:
     """Its own iterator, as in MindSpore's manual."""
 
@@ -179,11 +184,14 @@ def test_a_set_is_repeated_and_its_passes_are_epochs(model: RecModel) -> None:
     assert {step["batch_num"] for step in journal.parameters["step_end"]} == {2}
 
 
-def test_a_generator_function_that_returns_is_repeated(model: RecModel) -> None:
-    journal = Journal(stop_after=5)
+@pytest.mark.parametrize("source", [clicks(2), FewerThanLength()], ids=["function", "iterable"])
+def test_a_source_that_returns_is_repeated(model: RecModel, source: Any) -> None:
+    journal, dataset = Journal(stop_after=5), stream(source)
+    length = dataset.source_len
 
-    model.online_train(stream(clicks(2)), journal)
+    model.online_train(dataset, journal)
 
+    assert dataset.source_len == length
     assert [e["cur_epoch_num"] for e in journal.parameters["epoch_end"]] == [1, 2, 3]
     assert [e["batch_num"] for e in journal.parameters["epoch_end"]] == [2, 2, 1]
 
