@@ -22,7 +22,7 @@ compared with others."""
 
 def _sum_of_weights(number: float) -> str:
     """Returns a sum without the rounding of its weights, which are multiples of 2**-20."""
-    return f"{number:,.2f}".rstrip("0").rstrip(".")
+    return f"{number:,.2f}".rstrip("0").rstrip(".") if number >= 1 else f"{number:.3g}"
 
 
 _COLUMNS: Final[dict[str, Callable[[float], str]]] = {

@@ -415,6 +415,18 @@ def test_the_numbers_of_slices_of_clicks() -> None:
     assert not read({"slice/country/x": state}, Detail(curves=False)).tables
 
 
+@pytest.mark.parametrize(
+    ("weight", "shown"),
+    [(2.0**-16, "0.00305"), (2.0**-3, "25"), (1.0, "200"), (2.0**12, "819,200")],
+)
+def test_a_table_of_slices_has_sums_of_weights_also_if_they_are_small(weight, shown) -> None:
+    state = Slices(ClickQuality())
+    labels = np.arange(200) % 2
+    state.update(np.full(200, "a"), np.full(200, 0.5), labels, np.full(200, weight))
+    (table,) = read({"slice/c/x": state}, Detail()).tables.values()
+    assert dict(zip(*table, strict=True))["examples"] == shown
+
+
 @pytest.mark.parametrize(("examples", "compared"), [(99, False), (100, True)])
 def test_slices_of_ratings_are_compared_from_100_examples_on(examples, compared) -> None:
     state = Slices(RatingErrors())
