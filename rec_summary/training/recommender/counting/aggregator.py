@@ -84,9 +84,10 @@ class Aggregator:
         self._lock = threading.Lock()
         self._host = HostMeter() if options.host else None
         self._saved = time.monotonic()
-        self._last_step, self._last_detailed = 0, False
+        self._last_step: int | None = None  # of the last report, until more batches come
+        self._last_detailed = False
         self._last_scalars: set[str] = set()
-        self._states: dict[str, State] = {}  # of the last report, until more batches come
+        self._states: dict[str, State] = {}  # as `_last_step`
         self._references = 0  # columns of the stored reference
         self._metrics = RankMetrics(options, sizes, troubles)
         self._restore(resume)
@@ -95,11 +96,11 @@ class Aggregator:
         """Counts batches; returns the serialised event of the report, or nothing."""
         with self._lock:
             if batches:
-                self._states = {}
+                self._states, self._last_step = {}, None
                 self._metrics.update(join(batches, self._metrics.places, self._troubles))
             if request is None:
                 return b""
-            event = self._event(request, repeated=request.step == self._last_step and not batches)
+            event = self._event(request, repeated=request.step == self._last_step)
             due = request.final or time.monotonic() - self._saved >= self._options.state_secs
             if due and self._directory is not None:
                 self._saved = time.monotonic()

@@ -156,6 +156,21 @@ def test_a_run_that_ends_at_a_report_merges_all_of_its_last_interval(tmp_path, d
     assert merged == read_all(tmp_path / "logs-one" / "run")
 
 
+def test_a_training_that_begins_again_before_its_last_step_reports_that_step_again(
+    tmp_path,
+) -> None:
+    part, _ = engine(tmp_path, 0, 2)
+    part.work([batch(0)], report(5, final=True))
+    part.work([batch(1)], None)  # a large batch is counted before the report is due
+    event = Event.FromString(part.work([], report(5, final=True)))
+    (examples,) = (
+        v.scalar_value for v in event.summary.value if v.tag.endswith("examples/lifetime")
+    )
+    (merged,) = (v.metric_states for v in event.summary.value if v.HasField("metric_states"))
+    assert examples == merged.examples == 2 * BATCH
+    assert len(merged.states) > 1
+
+
 def read_all(run: Path) -> dict[tuple[str, int], bytes]:
     found = {}
     for step, _, value in event_files.values(run):
