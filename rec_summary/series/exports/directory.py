@@ -133,6 +133,15 @@ class ExportDirectory:
         with unusable("the run directory", path), self._below(run) as fd:
             yield fd
 
+    def has(self, run: str) -> bool:
+        """Whether there is a directory of a run.
+
+        Raises:
+            DestinationError: It cannot be reached.
+        """
+        with self.opened(run) as fd:
+            return fd is not None
+
     @contextlib.contextmanager
     def _below(self, run: str, made: list[str] | None = None) -> Iterator[int | None]:
         """Opens a run's directory, never through a link; yields None if it does not exist.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import os
 import threading
@@ -22,7 +23,7 @@ from rec_summary.series.report import Progress, Report
 from rec_summary.tensorboard.event_files.experiment import Described, ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
-from rec_summary.tensorboard.event_files.run_writer import Destination, is_sub_run
+from rec_summary.tensorboard.event_files.run_writer import Destination
 from rec_summary.tensorboard.run_names import Names
 
 __all__ = ["ArgumentError", "Progress", "export_tensorboard", "follow_tensorboard"]
@@ -231,10 +232,11 @@ def _exported(
         yield from _exported_here(runs, destination, experiment)
         return
     names, logdir, report, options = destination
+    # As in `_exported_here`: which places a run has depends on its ranks and on its cursor.
+    trial = destination._replace(names=copy.deepcopy(names), report=Report())
     for run in runs:
-        below = (name for name, _, _ in logdir.directories(run.name) if is_sub_run(name, run.name))
-        for name in (run.name, *below):
-            logdir.check(name)
+        if logdir.has(run.name):
+            RunExporter(run, trial)
     work = functools.partial(_export_one, logdir.path, logdir.claims.mark, options)
     units = list(zip(runs, names.split(run.name for run in runs), strict=True))
     for index, result, error in run_units(engine, work, units, sizes=sizes):

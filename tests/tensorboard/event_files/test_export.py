@@ -111,6 +111,20 @@ def test_a_foreign_event_file_stops_the_export_before_anything_is_written(
     assert files(logdir) == before
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("place", ["run/rank_0", "run/running", "run/writer_2", "run/eval"])
+def test_an_event_file_of_others_in_a_place_that_is_not_used(
+    source: Path, logdir: Path, place: str, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rec_summary.engines.units._SMALL", 0)  # so that there are workers
+    for name in ("second", "run/eval"):  # the latter is a run that is not chosen
+        write_segment(source / name, event(1, scalar("loss", 1)))
+    (logdir / place).mkdir(parents=True)
+    (logdir / place / "events.out.tfevents.1.host").write_bytes(b"theirs")
+    report = export_tensorboard(source, logdir, runs="*[nd]", jobs=jobs)
+    assert sorted(report.runs) == ["run", "second"]
+
+
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, RuntimeError])
 def test_an_interrupted_export_is_completed_by_the_next(
     source: Path, logdir: Path, stop: type[BaseException]
