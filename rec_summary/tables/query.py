@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rec_summary.errors import ArgumentError, three_part
 from rec_summary.series.options import compiled, tags_named
-from rec_summary.series.overview.rows import BEST, BEST_STEP
+from rec_summary.series.overview.rows import BEST, BEST_STEP, OF_ANY_RUN
 
 _PARTS: Final = re.compile(
     r"\s*(?P<name>.+?)\s*(?P<operator>(?:!=|[=<>~])[!=<>~]*)\s*(?P<value>.*?)\s*"
@@ -96,7 +96,7 @@ def column_of(name: str, known: Sequence[str]) -> str:
     """Returns the column that has a name, or the one tag that has it as its short name.
 
     `auc` is the column `recommender/auc/lifetime`, `best/auc` the best value of it, and
-    `best_step/auc` the step of that one.
+    `best_step/auc` the step of that one. A column that any run may have is empty if none has it.
 
     Raises:
         ArgumentError: There is no such column, or several; the message has similar names.
@@ -109,6 +109,8 @@ def column_of(name: str, known: Sequence[str]) -> str:
     matching = [column for column, its_kind, tag in every if its_kind == kind and short.search(tag)]
     if len(matching) == 1:
         return matching[0]
+    if name in OF_ANY_RUN and not matching:
+        return name
     names = {*known, *short_names(known).values()}
     near = matching or difflib.get_close_matches(name, names, 3) or known
     expected = f"one of the columns, such as {', '.join(near[:12])}"

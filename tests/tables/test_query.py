@@ -138,3 +138,8 @@ def test_short_names_are_those_that_are_found() -> None:
     found = short_names(known)
     assert list(found.values()) == ["run", "auc", "best/auc", "loss", "a/x", "b/x", "x", "y"]
     assert [column_of(short, known) for short in found.values()] == known
+
+
+def test_a_column_of_any_run_is_empty_only_if_no_tag_has_its_name() -> None:
+    assert column_of("loss", ["run", "eval/loss", "best/eval/loss"]) == "eval/loss"
+    assert column_of("loss", ["run", "auc"]) == "loss"

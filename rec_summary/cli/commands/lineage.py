@@ -127,15 +127,11 @@ def _query(
 ) -> _Answer:
     """Returns the chosen rows and columns."""
     from rec_summary.errors import ArgumentError, three_part
-    from rec_summary.series.overview.rows import OF_ANY_RUN, column_names
+    from rec_summary.series.overview.rows import column_names
     from rec_summary.tables.query import column_of, sort_rows
 
     known = column_names(table)
-
-    def column(name: str) -> str:
-        return name if name in OF_ANY_RUN else column_of(name, known)
-
-    conditions = [replace(test, name=column(test.name)) for test in filters]
+    conditions = [replace(test, name=column_of(test.name, known)) for test in filters]
     rows = [row for row in table if all(condition.accepts(row) for condition in conditions)]
     if table and not rows:
         values = "; ".join(_values(table, test.name) for test in conditions)
@@ -144,10 +140,10 @@ def _query(
         raise ArgumentError(three_part("the choice by filters", given, expected))
     named = [condition.name for condition in conditions]
     if sort is not None:
-        name = column(sort if sort in known else sort.removeprefix("-"))
+        name = column_of(sort if sort in known else sort.removeprefix("-"), known)
         named.insert(0, name)
         rows = sort_rows(rows, name, descending=sort != name and sort.startswith("-"))
-    chosen = columns and [column(name.strip()) for name in columns.split(",")]
+    chosen = columns and [column_of(name.strip(), known) for name in columns.split(",")]
     return _Answer(rows[:limit], known, named, chosen or None)
 
 

@@ -194,7 +194,9 @@ def _row(
         notes = lineage.own_words[-_NOTES:]
         row["notes"] = "; ".join(f"step {note.step:,}: {note.text}" for note in notes)
     for name, (value, (best, step)) in _metrics(lineage, results).items():
-        free = f"{EVALUATION}{name}" if name in row else name
+        free = name
+        while free in row:  # a metric may be called `eval/loss` itself
+            free = EVALUATION + free
         row[free] = value
         if best is not None:
             row[BEST + free] = best

@@ -74,6 +74,17 @@ def test_a_metric_with_the_name_of_another_column_takes_its_best_value_along(
     assert (row["loss"], row["eval/loss"], row["best/eval/loss"]) == (0.25, 2.0, 2.0)
 
 
+def test_no_metric_replaces_another(tmp_path: Path) -> None:
+    metrics = '{"eval/loss": 1.0, "loss": 2.0}'
+    write_segment(
+        tmp_path,
+        lineage(train_lineage=train()),
+        lineage(evaluation_lineage=EvaluationLineage(metric=metrics)),
+    )
+    row = row_of(tmp_path)
+    assert (row["loss"], row["eval/loss"], row["eval/eval/loss"]) == (0.25, 1.0, 2.0)
+
+
 def test_loss_and_step_come_from_the_records(tmp_path: Path) -> None:
     values = [event(step, scalar("loss/auto", step)) for step in range(1, 61)]
     described = train(status=RunState.RUNNING, step=1)
