@@ -96,7 +96,7 @@ class ServedOutput(RunOutput):
         The first record of a series gives it its tag. Unlike in an event file, only the order of
         the tags matters.
         """
-        single = 1  # records that are added one by one: more and more where many series begin
+        single = 1  # records that are added one by one: twice as many where series begin densely
         while (count := len(batch)) > 1:
             apart = {
                 series: span.first_row
@@ -115,7 +115,7 @@ class ServedOutput(RunOutput):
                 self._write_record(record)
             self._converted.update(series for series, row in apart.items() if row < reached)
             batch = batch.part(reached, count)
-            single *= 2
+            single = 2 * single if new <= single else 1
         for record in batch.records():
             self._write_record(record)
 
