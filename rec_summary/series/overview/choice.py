@@ -60,7 +60,7 @@ def check_tags(
         runs: The runs.
         pattern: The expression; None finds everything.
         scalars: Whether only the tags of scalars count.
-        evaluated: Whether the metrics of evaluations are tags, too.
+        evaluated: Whether the metrics of evaluations are tags, too; those that are numbers.
         ranks: The ranks whose tags these are; None means all.
 
     Raises:
@@ -133,9 +133,9 @@ def _tags(runs: Sequence[Run], *, scalars: bool = True) -> Iterator[str]:
 
 
 def _metrics(runs: Sequence[Run]) -> Iterator[str]:
-    """Yields the metrics of evaluations, each once."""
+    """Yields the metrics of evaluations that are numbers, each once."""
     rows = itertools.chain.from_iterable(evaluations(run, Report()) for run in runs)
-    yield from dict.fromkeys(row["metric"] for row in rows)
+    yield from dict.fromkeys(row["metric"] for row in rows if row["value"] is not None)
 
 
 def _finds(pattern: str, name: str) -> bool:
