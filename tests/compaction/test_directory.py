@@ -406,7 +406,8 @@ def test_many_files_without_records_are_within_any_budget(tmp_path: Path) -> Non
     for stamp in range(200):
         write_payloads(tmp_path / summary_name(stamp))
     rested(tmp_path)
-    compact(tmp_path, 100)
+    [done] = compact(tmp_path, 100)
+    assert (done.bytes_after, done.replaced) == (0, ())
 
 
 def test_a_file_that_was_being_created_is_not_replaced(tmp_path: Path) -> None:
