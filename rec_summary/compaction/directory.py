@@ -435,7 +435,7 @@ class _RankWork:
 
         A file without values is of the writer before it.
         """
-        writers = Writers([], {})
+        writers = Writers()
         rows: list[list[Segment]] = []
         open_rows: dict[int, list[Segment]] = {}
         last = 0

@@ -25,7 +25,7 @@ STEADY: Final = frozenset((SCALAR, HISTOGRAM))
 """The kinds that are recorded step by step."""
 
 
-class BufferState(Struct):
+class BufferState(Struct, forbid_unknown_fields=True):
     """What a later `StepBuffer` needs to continue where this one stopped.
 
     Attributes:
@@ -34,9 +34,9 @@ class BufferState(Struct):
         last: Kind, tag and last step of each series.
     """
 
-    step: Step | None
-    passed: list[tuple[str, str, Checksum]]
-    last: list[tuple[str, str, Step]]
+    step: Step | None = None
+    passed: list[tuple[str, str, Checksum]] = []
+    last: list[tuple[str, str, Step]] = []
 
 
 class Restart(NamedTuple):
@@ -92,7 +92,7 @@ class StepBuffer:
             report: Takes problems, and the number of repetitions.
             state: What `state` of the other buffer returned.
         """
-        state = state or BufferState(None, [], [])
+        state = state or BufferState()
         self._run = run
         self._report = report
         self._step = state.step

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final, Literal
 from urllib.parse import quote
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rec_summary.errors import ArgumentError, DestinationError, required, three_part, verbatim
 from rec_summary.records.files import create_plain, open_plain
@@ -43,7 +43,7 @@ from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import BufferedScalars
-from rec_summary.series.runs.writers import Writer, Writers
+from rec_summary.series.runs.writers import Writer
 from rec_summary.series.step_buffer import STEADY, BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, valid
 from rec_summary.tables.formats import SCHEMAS, arrow_schema, require_pyarrow, scalar_arrays
@@ -143,8 +143,8 @@ class DatasetCursor(FilesRead, kw_only=True):
     format: Literal[1]
     options: str
     commits: Count
-    buffers: list[_Buffered]
-    moves: list[tuple[str, str]]
+    buffers: list[_Buffered] = field(default_factory=list)
+    moves: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Dataset(ExportDirectory):
@@ -369,16 +369,8 @@ class RunDataset(FileReader):
 
     def _begin(self, cursor: DatasetCursor | None, commits: int = 0) -> None:
         if cursor is None:
-            cursor = DatasetCursor(
-                format=1,
-                options=self._options.fingerprint(),
-                commits=commits,
-                buffers=[],
-                moves=[],
-                files={},
-                writers=Writers([], {}),
-                began=None,
-            )
+            options = self._options.fingerprint()
+            cursor = DatasetCursor(format=1, options=options, commits=commits)
         self._state = cursor
         self._held = 0
         self._scalars: dict[tuple[int, int], _Scalars] = {}

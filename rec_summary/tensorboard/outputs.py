@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
@@ -36,7 +36,7 @@ BEST_KIND: Final = "best"
 EVALUATION_RUN: Final = "eval"
 
 
-class OutputState(Struct, kw_only=True):
+class OutputState(Struct, kw_only=True, forbid_unknown_fields=True):
     """What a later `RunOutput` needs to continue.
 
     Attributes:
@@ -47,19 +47,14 @@ class OutputState(Struct, kw_only=True):
         best: The best values, by the tags of metrics.
     """
 
-    steps: BufferState
-    tags: list[tuple[str, str, str, str]]
-    memories: dict[str, list[str]]
-    graphs: dict[str, list[Checksum]]
-    best: dict[str, BestSeries]
+    steps: BufferState = field(default_factory=BufferState)
+    tags: list[tuple[str, str, str, str]] = []
+    memories: dict[str, list[str]] = {}
+    graphs: dict[str, list[Checksum]] = {}
+    best: dict[str, BestSeries] = {}
 
     def __post_init__(self) -> None:
         check_unicode([self.tags, list(self.best)])
-
-
-def nothing_shown() -> OutputState:
-    """Returns the state of a TensorBoard run without values."""
-    return OutputState(steps=BufferState(None, [], []), tags=[], memories={}, graphs={}, best={})
 
 
 class RunOutput(abc.ABC):

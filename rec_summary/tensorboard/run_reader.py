@@ -8,6 +8,8 @@ import operator
 from collections.abc import Iterator
 from typing import Any, Final
 
+from msgspec import field
+
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.reading.runs import RecordFile
@@ -17,7 +19,6 @@ from rec_summary.series.limits import Rank, Step
 from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric, take
 from rec_summary.series.ranks.merging import KIND, Merging, MergingState
 from rec_summary.series.ranks.summary import RankSummary
-from rec_summary.series.runs.writers import Writers
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.ranks import heat_map, overview
@@ -38,25 +39,11 @@ class ReadingState(FilesRead, kw_only=True):
         ranks: What is known of all ranks together; None if that is not known.
     """
 
-    merging: MergingState
-    reached: Step
-    furthest: Step
-    evaluating_rank: Rank | None
+    merging: MergingState = field(default_factory=MergingState)
+    reached: Step = 0
+    furthest: Step = 0
+    evaluating_rank: Rank | None = None
     ranks: RankSummary | None = None
-
-
-def nothing_read() -> ReadingState:
-    """Returns the state of a run of which nothing has been read."""
-    return ReadingState(
-        files={},
-        writers=Writers([], {}),
-        merging=MergingState({}, [], 0, (0, -1)),
-        began=None,
-        reached=0,
-        furthest=0,
-        evaluating_rank=None,
-        ranks=RankSummary(),
-    )
 
 
 class DerivedRecord(Record):

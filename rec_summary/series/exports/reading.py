@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.reading.runs import RecordFile, Run
@@ -20,8 +20,10 @@ from rec_summary.series.report import Report
 from rec_summary.series.runs.writers import Writers
 
 
-class FilesRead(Struct, kw_only=True):
-    """How far the files of a run have been read.
+class FilesRead(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How far the files of a run have been read; at the beginning, not at all.
+
+    An unknown field is refused: it may be a damaged name of one that would then be missing.
 
     Attributes:
         files: How far each record file was read.
@@ -29,9 +31,9 @@ class FilesRead(Struct, kw_only=True):
         began: The time of the first record, in seconds since the epoch.
     """
 
-    files: dict[str, ReadPosition]
-    writers: Writers
-    began: Seconds | None
+    files: dict[str, ReadPosition] = {}
+    writers: Writers = field(default_factory=Writers)
+    began: Seconds | None = None
 
 
 def continues(run: Run, state: FilesRead, records: NewRecords) -> bool:

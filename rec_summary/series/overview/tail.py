@@ -146,7 +146,7 @@ class Tail:
 
     def _scalars(self, run: Run, files: Sequence[RecordFile]) -> Iterator[RankScalars]:
         """Yields the new scalars of the summary files of a run."""
-        name, writers = valid(run.name), self._writers.setdefault(run.path, Writers([], {}))
+        name, writers = valid(run.name), self._writers.setdefault(run.path, Writers())
         newest = {file.name.rank: file for file in files}  # the last one of each rank
         if len(newest) > MOST_SUB_RUNS:
             self._summaries.setdefault(run.path, RankSummary())

@@ -74,7 +74,7 @@ class _Loaded(NamedTuple):
     size: int
 
 
-class MergingState(Struct):
+class MergingState(Struct, forbid_unknown_fields=True):
     """What a later `Merging` needs to continue.
 
     Attributes:
@@ -84,10 +84,10 @@ class MergingState(Struct):
         done: The start and the step that were merged last.
     """
 
-    recorded: dict[Rank, Annotated[list[RecordedStates], Meta(min_length=1)]]
-    restarts: Restarts
-    rank_size: Count
-    done: Place
+    recorded: dict[Rank, Annotated[list[RecordedStates], Meta(min_length=1)]] = {}
+    restarts: Restarts = []
+    rank_size: Count = 0
+    done: Place = (0, -1)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class History:
         self.last_steps: dict[tuple[int, int], int] = {}
         self._run = run
         self._restarts: dict[str, tuple[int, list[_Place]]] = {}  # by path, with its number
-        writers = Writers([], {})
+        writers = Writers()
         files: dict[tuple[int, int], list[RecordFile]] = {}  # by rank and number of the writer
         latest: dict[tuple[int, int], int] = {}
         restarted = set()

@@ -122,7 +122,7 @@ def scalars_in_memory(
 
     Nothing is known of later restarts while a value is read, so all values are held.
     """
-    writers = Writers([], {})
+    writers = Writers()
     held: dict[tuple[int, int], BufferedScalars] = {}  # by rank and number of the writer
     for _, file in summary_files(selection.narrowed(run)):
         for batch in read_batches(file, report):

@@ -42,7 +42,7 @@ class Writer(Struct, array_like=True):
         return run if self.number == 1 else f"{run}/writer_{self.number}"
 
 
-class Writers(Struct, dict=True):
+class Writers(Struct, dict=True, forbid_unknown_fields=True):
     """Knows the writer of each summary file of one run; can be stored as it is.
 
     Attributes:
@@ -50,8 +50,8 @@ class Writers(Struct, dict=True):
         homes: By the name of a file, the place of its writer in that list.
     """
 
-    writers: list[Writer]
-    homes: dict[str, Count]
+    writers: list[Writer] = []
+    homes: dict[str, Count] = {}
 
     def __post_init__(self) -> None:
         if any(index >= len(self.writers) for index in self.homes.values()):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import field
+
 from rec_summary.series.exports.cursor import decode_as, read_cursor
 from rec_summary.tensorboard.event_files.description import DescriptionState
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -30,8 +32,8 @@ class Cursor(ReadingState, kw_only=True):
     format: Literal[4]
     options: str
     targets: TargetNames
-    outputs: dict[str, WriterState]
-    description: DescriptionState
+    outputs: dict[str, WriterState] = field(default_factory=dict)
+    description: DescriptionState = field(default_factory=DescriptionState)
 
 
 def decode(data: bytes, run: str) -> Cursor | None:

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec import structs
-
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.exports.cursor import CURSOR_NAME, remove_cursor, save_cursor
 from rec_summary.series.exports.reading import continues, is_replaced
@@ -15,13 +13,13 @@ from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import Selection
 from rec_summary.series.text import printable
 from rec_summary.tensorboard.event_files.cursor import Cursor, load_cursor
-from rec_summary.tensorboard.event_files.description import Description, DescriptionState
+from rec_summary.tensorboard.event_files.description import Description
 from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.experiment import Described, described
 from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns, is_sub_run
 from rec_summary.tensorboard.outputs import RunOutput
 from rec_summary.tensorboard.run_names import TargetNames, is_parallel
-from rec_summary.tensorboard.run_reader import RunReader, nothing_read
+from rec_summary.tensorboard.run_reader import RunReader
 
 _COMMIT_BYTES: Final = 1 << 26
 _STATES: Final = 8
@@ -137,9 +135,6 @@ class RunExporter(RunReader):
                 options=self._options.fingerprint(),
                 # One rank's values are the run's own; several get a sub-run each.
                 targets=TargetNames(is_parallel(run), {}),
-                outputs={},
-                description=DescriptionState(),
-                **structs.asdict(nothing_read()),
             )
         outputs = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
         self._description = Description(outputs, self._report, cursor.description)

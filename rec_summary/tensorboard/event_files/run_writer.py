@@ -7,8 +7,6 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from msgspec import structs
-
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import Batch, Record, Recorded
 from rec_summary.series.limits import Checksum, Count
@@ -29,7 +27,6 @@ from rec_summary.tensorboard.outputs import (
     OutputState,
     RunOutput,
     RunOutputs,
-    nothing_shown,
 )
 from rec_summary.tensorboard.run_names import Names, TargetNames
 from rec_summary.values.npy import file_name, save
@@ -68,8 +65,8 @@ class WriterState(OutputState, kw_only=True):
     """
 
     file: FilePosition
-    layout: Checksum
-    restarts: Count
+    layout: Checksum = 0
+    restarts: Count = 0
 
 
 class TensorBoardRun(RunOutput):
@@ -90,7 +87,7 @@ class TensorBoardRun(RunOutput):
         Args:
             name: The run's name.
             destination: Where and how it is exported.
-            state: What `state` returned at the end of an earlier export, or `nothing_written`.
+            state: What `state` returned at the end of an earlier export, or nothing but a file.
             is_evaluation: Whether its scalars are metrics of evaluations.
         """
         _, self._logdir, report, options = destination
@@ -357,20 +354,10 @@ class TensorBoardRuns(RunOutputs[TensorBoardRun]):
 
     def _new(self, name: str, stamp: int, *, is_evaluation: bool) -> TensorBoardRun:
         self._destination.logdir.check(name)
-        state = self._earlier.pop(name, None) or nothing_written(stamp)
+        state = self._earlier.pop(name, None) or WriterState(file=FilePosition(stamp))
         return TensorBoardRun(name, self._destination, state, is_evaluation=is_evaluation)
 
 
 def is_sub_run(name: str, run: str) -> bool:
     """Whether a name is one that `TensorBoardRuns` may give to a sub-run of a run."""
     return name.startswith(f"{run}/") and bool(_SUB_RUN.fullmatch(name, len(run) + 1))
-
-
-def nothing_written(stamp: int) -> WriterState:
-    """Returns the state of a TensorBoard run without an event file.
-
-    Args:
-        stamp: When its records were begun, in whole seconds; names a new event file.
-    """
-    state = structs.asdict(nothing_shown())
-    return WriterState(file=FilePosition(stamp), layout=0, restarts=0, **state)

@@ -40,7 +40,7 @@ from rec_summary.tensorboard.provider.group_run import STATISTICS, GroupRun
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
 from rec_summary.tensorboard.provider.served_run import ServedRun
 from rec_summary.tensorboard.run_names import Names, TargetNames, is_parallel
-from rec_summary.tensorboard.run_reader import RunReader, nothing_read
+from rec_summary.tensorboard.run_reader import ReadingState, RunReader
 
 logger = logging.getLogger("rec_summary")
 
@@ -86,7 +86,7 @@ class _Loader(RunReader):
         self._totals: dict[int, Totals] = {}  # by rank
         records = NewRecords(report, scanned=scanned)
         super().__init__(run, report, records)
-        self._continue_from(nothing_read(), self.outputs, {})
+        self._continue_from(ReadingState(), self.outputs, {})
 
     def fits(self, run: Run) -> bool:
         """Whether what was read is the beginning of what there is now, and has the same names."""

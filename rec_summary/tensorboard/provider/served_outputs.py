@@ -21,7 +21,7 @@ from rec_summary.tensorboard.dashboards.graphs import TAGGED_GRAPHS, tagged_grap
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import SCALARS, Point, plugin, tensor_value
 from rec_summary.tensorboard.dashboards.scalars import scalar_tags
-from rec_summary.tensorboard.outputs import BEST_KIND, RunOutput, RunOutputs, nothing_shown
+from rec_summary.tensorboard.outputs import BEST_KIND, OutputState, RunOutput, RunOutputs
 from rec_summary.tensorboard.provider.served_run import (
     RecordStore,
     ScalarSeries,
@@ -49,9 +49,10 @@ class ServedOutput(RunOutput):
             report: Takes what cannot be shown.
             is_evaluation: Whether its scalars are metrics of evaluations.
         """
-        state = nothing_shown()
         super().__init__(
-            *(run.name, report, EVERYTHING, state), is_evaluation=is_evaluation, lock=run.lock
+            *(run.name, report, EVERYTHING, OutputState()),
+            is_evaluation=is_evaluation,
+            lock=run.lock,
         )
         self._run = run
         self._stamp = stamp

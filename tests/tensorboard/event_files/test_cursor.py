@@ -119,6 +119,16 @@ def test_a_cursor_with_a_message_that_is_none_is_not_used(message: bytes) -> Non
     assert decode(data, RUN) is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    [b"files", b"homes", b"recorded", b"merging", b"steps", b"passed", b"memories", b"outputs"],
+)
+def test_a_cursor_with_a_damaged_name_is_not_used(name: bytes) -> None:
+    data, count = re.subn(b'"%b": ' % name, b'"%b": ' % name.swapcase(), encode(cursor()))
+    assert count
+    assert decode(data, RUN) is None
+
+
 def test_links_are_neither_read_nor_written_through(logdir: LogDir, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(encode(cursor("run")))

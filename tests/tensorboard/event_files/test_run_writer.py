@@ -17,13 +17,10 @@ from rec_summary.series.batch import SUMMARY
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
+from rec_summary.tensorboard.event_files.event_file import FilePosition
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_writer import (
-    Destination,
-    TensorBoardRun,
-    nothing_written,
-)
+from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRun, WriterState
 from rec_summary.tensorboard.run_names import Names
 from rec_summary.values.tensor import to_tensor
 from tests.support import event_files
@@ -92,7 +89,7 @@ def test_records_that_are_framed_and_converted_in_turn_give_the_same_bytes(tmp_p
         report = Report()
         with LogDir(str(tmp_path / "logs")) as logdir:
             destination = Destination(Names(), logdir, report, ExportOptions())
-            state = nothing_written(1)
+            state = WriterState(file=FilePosition(1))
             output = TensorBoardRun(name, destination, state, is_evaluation=False)
             for batch in parts:
                 if batch.kind == SUMMARY:
