@@ -18,28 +18,23 @@ from typing import Final, NoReturn
 
 import click
 
-from rec_summary.cli.commands.control import control, note
-from rec_summary.cli.commands.diff import diff
-from rec_summary.cli.commands.export import export
-from rec_summary.cli.commands.inspect import inspect
-from rec_summary.cli.commands.landscape import landscape
-from rec_summary.cli.commands.lineage import lineage
-from rec_summary.cli.commands.metrics import metrics
-from rec_summary.cli.commands.plot import plot
-from rec_summary.cli.commands.serving import serve, view
-from rec_summary.cli.commands.tail import tail
-from rec_summary.cli.commands.upkeep import compact, repair, verify
-from rec_summary.cli.commands.watch import watch
+from rec_summary.cli.command import cli
 
-_EXAMPLES: Final = """\b
-Examples:
-  rec-summary view records                 records in TensorBoard, live
-  rec-summary export records logs          then: tensorboard --logdir logs
-  rec-summary lineage records --sort -auc  which run was best
-  rec-summary diff RUN RUN                 what differs between two runs
-  rec-summary tail records                 new values, live in the terminal
-  rec-summary watch records                alerts: NaN, stalls, AUC drops
-"""
+# Each adds its commands to `cli`; the documentation has this order.
+from rec_summary.cli.commands import (  # noqa: F401 # isort: skip
+    serving,
+    export,
+    tail,
+    plot,
+    watch,
+    inspect,
+    lineage,
+    diff,
+    landscape,
+    upkeep,
+    control,
+    metrics,
+)
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 _TERMINATED: Final = 143
@@ -99,30 +94,3 @@ def _prepare_streams() -> None:
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     # An exception, so that temporary files are removed on the way out.
     sys.exit(_TERMINATED)
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
-@click.version_option(package_name="rec_summary", prog_name="rec-summary")
-def cli() -> None:
-    """Work with the records that a training on MindSpore has written."""
-
-
-for _command in (
-    view,
-    serve,
-    export,
-    tail,
-    plot,
-    watch,
-    inspect,
-    lineage,
-    diff,
-    landscape,
-    verify,
-    repair,
-    compact,
-    control,
-    note,
-    metrics,
-):
-    cli.add_command(_command)

@@ -1,4 +1,4 @@
-"""How every sub-command runs: its sources, URLs, errors and signals; `-q`, `--debug` and `-v`.
+"""The command line, and how each sub-command runs: sources, URLs, errors, signals, `-q` and `-v`.
 
 Commands read URLs by ranges. For a destination at a URL, a command writes to a temporary
 directory, which is put to the URL afterwards; with `--follow`, every 15 seconds as well.
@@ -41,6 +41,16 @@ if TYPE_CHECKING:
     from rec_summary.cli.transfer import Upload
     from rec_summary.records.reading.runs import Run
     from rec_summary.records.remote import Url
+
+_EXAMPLES: Final = """\b
+Examples:
+  rec-summary view records                 records in TensorBoard, live
+  rec-summary export records logs          then: tensorboard --logdir logs
+  rec-summary lineage records --sort -auc  which run was best
+  rec-summary diff RUN RUN                 what differs between two runs
+  rec-summary tail records                 new values, live in the terminal
+  rec-summary watch records                alerts: NaN, stalls, AUC drops
+"""
 
 _READ: Final = ("source", "other")  # parameters that name places of records
 
@@ -137,6 +147,18 @@ class RecordsCommand(click.Command):
         if self._empty and list_tree(target, DESTINATION):
             expected = "an empty place, or one that does not exist"
             raise click.UsageError(one_line(three_part(DESTINATION, target, expected)))
+
+
+class _Commands(click.Group):
+    command_class = RecordsCommand
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES
+)
+@click.version_option(package_name="rec_summary", prog_name="rec-summary")
+def cli() -> None:
+    """Work with the records that a training on MindSpore has written."""
 
 
 Find = Callable[[], "list[Run]"]

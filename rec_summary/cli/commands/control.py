@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand
+from rec_summary.cli.command import cli
 from rec_summary.cli.output import complain, count_of, one_line, print_json, printing, say
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _wait(text: str) -> options.Decorator:
     return options.option("--wait SECS", text, options.Seconds(0), default=30.0)
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES)
+@cli.command(epilog=EXAMPLES)
 @options.run
 @options.flag("--show", "Print the settings in force, and what was changed.")
 @options.option("--collect-freq N", "Record at every multiple of N steps.", options.COUNT)
@@ -153,7 +153,7 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=NOTE_EXAMPLES)
+@cli.command(epilog=NOTE_EXAMPLES)
 @options.run
 @click.argument("text")
 @options.option("--at WHEN", f"What it is about: {options.WHEN}.  [default: the next step]")

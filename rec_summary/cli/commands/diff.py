@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, one_run
+from rec_summary.cli.command import cli, one_run
 from rec_summary.cli.output import (
     columns_of,
     count_of,
@@ -38,8 +38,7 @@ Exit codes: 0 nothing differs; 1 something does; 2 a mistake in the arguments;
 """
 
 
-@click.command(
-    cls=RecordsCommand,
+@cli.command(
     epilog=EXAMPLES,
     failure=3,
     quiet="Print no progress.",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
+from rec_summary.cli.command import awaited_runs, cli, stopping
 from rec_summary.cli.output import (
     count_of,
     counts_of,
@@ -51,7 +51,7 @@ _TENSORBOARD: Final = "http://localhost:6006/"
 _DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not None or False
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="destination")
+@cli.command(epilog=EXAMPLES, writes="destination")
 @options.source
 @click.argument("destination", metavar="DEST", type=options.PATH)
 @options.option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.command import choose_runs, cli
 from rec_summary.cli.output import (
     columns_of,
     console,
@@ -47,7 +47,7 @@ _HEADS: Final = (
 )
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
+@cli.command(epilog=EXAMPLES, quiet="Print no progress and no hints.")
 @options.source
 @options.runs
 @options.ranks("Only the values of these ranks")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand
+from rec_summary.cli.command import cli
 from rec_summary.cli.output import (
     count_of,
     one_line,
@@ -27,8 +27,7 @@ Examples:
 """
 
 
-@click.command(
-    cls=RecordsCommand,
+@cli.command(
     epilog=EXAMPLES,
     quiet="Print nothing but errors.",
     writes="output",

@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.command import choose_runs, cli
 from rec_summary.cli.output import (
     Column,
     console,
@@ -59,7 +57,7 @@ class _Answer:
     chosen: Sequence[str] | None
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
+@cli.command(epilog=EXAMPLES, quiet="Print no progress and no hints.")
 @options.source
 @options.runs
 @options.since

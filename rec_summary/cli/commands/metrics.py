@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, awaited_runs, choose_runs, stopping, watched
+from rec_summary.cli.command import awaited_runs, choose_runs, cli, stopping, watched
 from rec_summary.cli.output import hint
 
 EXAMPLES: Final = """\b
@@ -25,9 +25,7 @@ _LOOPBACK: Final = "127.0.0.1"
 _MODE: Final = 0o644  # node_exporter has a user of its own
 
 
-@click.command(
-    cls=RecordsCommand, epilog=EXAMPLES, quiet="Print only the address, errors and problems."
-)
+@cli.command(epilog=EXAMPLES, quiet="Print only the address, errors and problems.")
 @options.source
 @options.option("--port PORT", "The port.", options.PORT, default=9464)
 @options.option("--host ADDRESS", "The address of this machine to listen at.", default=_LOOPBACK)

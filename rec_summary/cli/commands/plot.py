@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import click
-
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.command import choose_runs, cli
 from rec_summary.cli.output import (
     count_of,
     one_line,
@@ -27,7 +25,7 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES)
+@cli.command(epilog=EXAMPLES)
 @options.source
 @options.option("-o --output FILE", "The picture: .png, .svg or .pdf.", options.PATH, required=True)
 @options.tags

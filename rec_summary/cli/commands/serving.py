@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
+from rec_summary.cli.command import awaited_runs, cli, stopping
 from rec_summary.cli.output import hint, one_line, print_problems
 from rec_summary.errors import three_part, verbatim
 
@@ -44,8 +44,7 @@ Examples:
   tensorboard --logdir logs --grpc_data_provider 127.0.0.1:6007
 """
 _command = functools.partial(
-    click.command,
-    cls=RecordsCommand,
+    cli.command,
     quiet="Print only the address, errors and problems.",
 )
 

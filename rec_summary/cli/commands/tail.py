@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, awaited_runs, choose_runs, stopping
+from rec_summary.cli.command import awaited_runs, choose_runs, cli, stopping
 from rec_summary.cli.output import (
     columns_of,
     console,
@@ -50,7 +50,7 @@ _LEAST_NAME: Final = 36  # characters of the name of a run or a tag
 _HEADS: Final = ("run, tag", "last", "trend", "step", "age", "least", "greatest")
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print values, errors and problems only.")
+@cli.command(epilog=EXAMPLES, quiet="Print values, errors and problems only.")
 @options.source
 @options.runs
 @options.tags

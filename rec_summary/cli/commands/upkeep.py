@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.command import choose_runs, cli
 from rec_summary.cli.output import (
     count_of,
     one_line,
@@ -43,7 +43,7 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=VERIFY_EXAMPLES, quiet="Print damage only.")
+@cli.command(epilog=VERIFY_EXAMPLES, quiet="Print damage only.")
 @options.source
 @options.runs
 @options.on_engine
@@ -97,8 +97,7 @@ def verify(source: str, runs: str | None, engine: str, jobs: int | None) -> int:
     return int(damaged > 0)
 
 
-@click.command(
-    cls=RecordsCommand,
+@cli.command(
     epilog=REPAIR_EXAMPLES,
     quiet="Print losses only.",
     writes="destination",
@@ -134,8 +133,7 @@ def repair(source: str, destination: str) -> None:
     say(f"Copied {copied} to {one_line(destination)}; {size_of(lost)} could not be read.")
 
 
-@click.command(
-    cls=RecordsCommand,
+@cli.command(
     epilog=COMPACT_EXAMPLES,
     quiet="Print nothing but errors and what was left as it is.",
     writes="output",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, awaited_runs, choose_runs, stopping, watched
+from rec_summary.cli.command import awaited_runs, choose_runs, cli, stopping, watched
 from rec_summary.cli.output import (
     SHOWN,
     complain,
@@ -59,7 +59,7 @@ _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
 _complain: Final = functools.partial(complain, "watch")
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, failure=FAILED)
+@cli.command(epilog=EXAMPLES, failure=FAILED)
 @options.source
 @options.rules()
 @options.runs
