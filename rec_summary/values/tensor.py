@@ -14,18 +14,11 @@ from rec_summary.errors import three_part
 from rec_summary.records.format import wire
 
 _TYPES: Final = {
-    "bool": anf_ir_pb2.DT_BOOL,
-    "int8": anf_ir_pb2.DT_INT8,
-    "int16": anf_ir_pb2.DT_INT16,
-    "int32": anf_ir_pb2.DT_INT32,
-    "int64": anf_ir_pb2.DT_INT64,
-    "uint8": anf_ir_pb2.DT_UINT8,
-    "uint16": anf_ir_pb2.DT_UINT16,
-    "uint32": anf_ir_pb2.DT_UINT32,
-    "uint64": anf_ir_pb2.DT_UINT64,
-    "float16": anf_ir_pb2.DT_FLOAT16,
-    "float32": anf_ir_pb2.DT_FLOAT32,
-    "float64": anf_ir_pb2.DT_FLOAT64,
+    name: anf_ir_pb2.DataType.Value(f"DT_{name.upper()}")
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64"),
+    )
 }
 _TENSOR: Final = wire.Fields(TensorProto)
 _MOST_DIMENSIONS: Final = 32  # the limit of NumPy
