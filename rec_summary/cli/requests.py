@@ -173,7 +173,7 @@ def _user() -> str:
 
 
 def answers_to(run: Run, state: RunState, request: Request, wait: float) -> Answers:
-    """Puts a request, and waits for answers."""
+    """Puts a request, and waits for answers; no longer than a training of one rank goes on."""
     records = NewRecords(Report())
     for file in run.files:
         records.skip(file)
@@ -191,9 +191,12 @@ def answers_to(run: Run, state: RunState, request: Request, wait: float) -> Answ
         for rank in run.ranks:
             for batch in records.batches(run.files_of(Kind.LINEAGE, rank)):
                 for record in batch.records():
-                    note = record.event.note
+                    note, train = record.event.note, record.event.train_lineage
                     if record.kind == "note" and note.request == request.id:
                         answers[rank] = (record.event.step, valid(note.text))
+                    # Its process may go on without it.
+                    is_last = record.kind == "train_lineage" and state.rank_size <= 1
+                    ended |= is_last and train.run_state.status != RunState.RUNNING
         if ended:
             break
         ended = not is_alive  # what it wrote before is read once more

@@ -142,7 +142,8 @@ def control(
         return
     if steps is not None and not settings:
         raise click.UsageError("--for needs a setting, such as --collect-freq.")
-    _ask(run, recorded, wait, settings=settings, lineage=lineage, actions=actions, steps=steps)
+    what = {"settings": settings, "lineage": lineage, "actions": actions, "steps": steps}
+    _print_answers(*_asked(run, recorded, wait, **what), wait)
 
 
 NOTE_EXAMPLES: Final = """\b
@@ -178,25 +179,30 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
         moment = read_since(at, time.time(), "--at")
         step = moment.step
         text = text if step is not None else f"{utc(moment.wall_time)}: {text}"
+    what: dict[str, Any] = {"note": text, "note_step": step}
     run, recorded = run_of(source)
+    answers: Answers = {}
     if status_of(run, recorded) in ("RUNNING", "UNKNOWN"):
-        _ask(run, recorded, wait, note=text, note_step=step)
+        request, answers, ranks = _asked(run, recorded, wait, **what)
+        run, recorded = run_of(source)  # it may have ended
     else:
-        request = new_request(None, note=text, note_step=step)
-        written = write_note(run, recorded, request)
-        _print_answers(request, written, written, wait)
+        request = new_request(None, **what)
+    if not answers and status_of(run, recorded) not in ("RUNNING", "UNKNOWN"):
+        ranks = answers = write_note(run, recorded, request)
+    _print_answers(request, answers, ranks, wait)
 
 
-def _ask(run: Run, recorded: Lineage, wait: float, **what: Any) -> None:
-    """Asks a running training for something, and prints what it answers."""
+def _asked(
+    run: Run, recorded: Lineage, wait: float, **what: Any
+) -> tuple[Request, Answers, Collection[int]]:
+    """Asks a running training for something; returns the request, the answers and all ranks."""
     from rec_summary.cli.requests import STOP_MARGIN_SECS, answers_to, request_to, training_of
 
     state = training_of(run, recorded)
     request = request_to(run, state, _complain, **what)
     if wait and "stop" in request.actions and state.rank_size > 1:
         wait += STOP_MARGIN_SECS
-    answers = answers_to(run, state, request, wait)
-    _print_answers(request, answers, range(max(state.rank_size, 1)), wait)
+    return request, answers_to(run, state, request, wait), range(max(state.rank_size, 1))
 
 
 def _print_answers(request: Request, answers: Answers, ranks: Collection[int], wait: float) -> None:

@@ -408,6 +408,23 @@ def test_a_run_that_has_ended_takes_notes(tmp_path: Path, status: str) -> None:
     assert refused.returncode == 2
 
 
+def test_a_note_that_a_training_has_not_taken_when_it_ends(tmp_path: Path) -> None:
+    """Its process goes on: it exports its records, for example."""
+    folder = tmp_path / "run"
+    host = {"host": this_host(), "pid": os.getpid(), "rank_size": 1, "settings": {"tensors": "no"}}
+    with contextlib.closing(RunWriter(folder)) as writer:
+        for status, step in (("RUNNING", 5), ("STOPPED", 9)):
+            value = lineage_pb2.RunState.Status.Value(status)
+            state = record_dirs.train(status=value, step=step, **host)
+            writer.write(MessageRecord(record_dirs.lineage(train_lineage=state)))
+            writer.flush()
+            if status == "RUNNING":
+                noting = command.start("note", folder, "an outage", "--wait", "600")
+                eventually((folder / NAME).exists)
+        assert "step 9: an outage" in ended(noting)
+    assert lineage(folder, "note")[0].text == "an outage"
+
+
 def test_a_run_without_rank_0_takes_notes(tmp_path: Path) -> None:
     state = record_dirs.train(status=lineage_pb2.RunState.FINISHED, step=9, rank_size=4)
     record_dirs.write_segment(tmp_path, record_dirs.lineage(train_lineage=state), rank=3)
