@@ -26,6 +26,7 @@ class Troubles:
         self._keep_first = keep_first
         self._lock = threading.RLock()  # a signal handler may interrupt its holder, and report
         self._counts: dict[str, int] = {}
+        self._limits: set[str] = set()
 
     def report(self, kind: str, error: BaseException | str) -> None:
         """Counts one failure, and logs it if it is the first of its kind.
@@ -48,6 +49,20 @@ class Troubles:
                 valid_unicode(detail),
             )
 
+    def limit(self, kind: str, text: str) -> None:
+        """Counts and logs what cannot be recorded here, although nothing has failed.
+
+        Args:
+            kind: As of `report`, but a kind of its own.
+            text: What is missing and why, as a sentence.
+        """
+        with self._lock:
+            first = kind not in self._counts
+            self._limits.add(kind)
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+        if first:
+            logger.warning("rec_summary: %s", text)
+
     def attempt(self, kind: str) -> Attempt:
         """Returns a context that reports an exception of its body, and does not raise it.
 
@@ -57,9 +72,15 @@ class Troubles:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each kind has happened so far."""
+        """How often each kind has happened so far, with the limits."""
         with self._lock:
             return dict(self._counts)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often each kind has happened so far, without the limits."""
+        with self._lock:
+            return {kind: n for kind, n in self._counts.items() if kind not in self._limits}
 
 
 class Attempt:

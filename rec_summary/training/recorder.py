@@ -221,7 +221,7 @@ class Recorder:
         last call.
         """
         counts, files, writer = dict(self._before), self._files, self._writer
-        counts["errors"] = sum(self._troubles.counts.values())
+        counts["errors"] = sum(self._troubles.failures.values())
         if files is not None and writer is not None:
             counts["records"] += writer.accepted
             counts["bytes"] += files.bytes_written

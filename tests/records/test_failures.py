@@ -20,6 +20,19 @@ def test_only_the_first_failure_of_a_kind_is_logged(caplog: pytest.LogCaptureFix
     assert len(caplog.records) == 2
 
 
+def test_a_limit_is_counted_and_logged_once_and_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    troubles = Troubles()
+    for _ in range(2):
+        troubles.limit("no graph", "the graph is not recorded")
+    troubles.report("write", "full")
+    assert troubles.counts == {"no graph": 2, "write": 1}
+    assert troubles.failures == {"write": 1}
+    limit, _ = caplog.records
+    assert limit.message == "rec_summary: the graph is not recorded"
+
+
 def test_an_attempt_reports_an_exception_and_continues() -> None:
     troubles = Troubles()
     with troubles.attempt("histogram"):

@@ -278,10 +278,10 @@ class SummaryCollector(Callback):
         interrupted, self._interrupted = self._interrupted, None
         if interrupted is not None:
             self._log_interrupted(interrupted)
-        if self._troubles.counts:
+        if failures := self._troubles.failures:
             logger.warning(
                 "SummaryCollector: problems while recording: %s",
-                ", ".join(f"{kind} ({count})" for kind, count in self._troubles.counts.items()),
+                ", ".join(f"{kind} ({count})" for kind, count in failures.items()),
             )
 
     @_guarded
@@ -514,8 +514,10 @@ class SummaryCollector(Callback):
         if record is not None:
             self._recorder.write(record)
         else:
-            self._troubles.report(
-                "graph", "there is no computation graph in PyNative mode; graph mode has one"
+            self._troubles.limit(
+                "no graph in PyNative mode",
+                "the computation graph is not recorded, because PyNative mode has none; "
+                "everything else is recorded",
             )
 
     def _refresh_lineage(self, run: TrainRun, status: RunState.Status, reason: str = "") -> None:

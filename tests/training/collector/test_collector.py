@@ -77,7 +77,9 @@ def test_online_training_is_recorded_as_it_happened(tmp_path, mode):
             weights = truth.weights[step - 1][index]  # not of a later step: it was a copy
             assert histogram.count == weights.size
             assert (histogram.min, histogram.max) == (weights.min(), weights.max())
-    assert collector.troubles == ({} if mode == mindspore.GRAPH_MODE else {"graph": 1})
+    assert collector.troubles == (
+        {} if mode == mindspore.GRAPH_MODE else {"no graph in PyNative mode": 1}
+    )
 
 
 def test_frequency_counts_the_first_step_and_every_multiple(tmp_path):
@@ -325,7 +327,7 @@ def test_odd_losses_are_recorded_or_refused_and_training_goes_on(tmp_path, kind,
     assert journal.hooks.count("step_end") == 3
     if kind in ("dict", "none", "text"):
         assert losses == {}
-        assert collector.troubles == {"loss": 3, "graph": 1}
+        assert collector.troubles == {"loss": 3, "no graph in PyNative mode": 1}
         warnings = [r for r in caplog.records if "rec_summary: loss" in r.message]
         assert len(warnings) == 1
         assert "Expected: a Tensor, an array or a number" in warnings[0].message
@@ -333,7 +335,7 @@ def test_odd_losses_are_recorded_or_refused_and_training_goes_on(tmp_path, kind,
     else:
         assert len(losses) == 3
         assert math.isnan(losses[1]) is (kind == "nan")
-        expected = {"graph": 1, "loss is not finite": 3}
+        expected = {"no graph in PyNative mode": 1, "loss is not finite": 3}
         if kind == "tuple":
             del expected["loss is not finite"]
         assert collector.troubles == expected
@@ -405,9 +407,10 @@ def test_a_graph_that_pynative_mode_does_not_have_is_reported(tmp_path, caplog):
     finally:
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
     assert graphs(tmp_path) == []
-    assert collector.troubles == {"graph": 1}
-    [line] = [r.message for r in caplog.records if "no computation graph" in r.message]
+    assert collector.troubles == {"no graph in PyNative mode": 1}
+    [line] = [r.message for r in caplog.records if "computation graph" in r.message]
     assert "PyNative mode" in line
+    assert "problems while recording" not in caplog.text  # it is no failure
 
 
 def test_a_histogram_regular_that_matches_nothing_is_reported(tmp_path, caplog):
@@ -447,7 +450,7 @@ def test_an_optimizer_without_a_learning_rate_costs_only_that(tmp_path):
         collector.on_train_step_end(
             RunContext({"cur_step_num": 1, "net_outputs": mindspore.Tensor(0.5), **view_of})
         )
-    assert set(collector.troubles) == {"learning rate", "graph"}
+    assert set(collector.troubles) == {"learning rate", "no graph in PyNative mode"}
     assert scalars(tmp_path, "loss/auto") == {1: 0.5}
 
 
@@ -563,7 +566,9 @@ def test_operators_of_evaluations_do_not_leak_into_training(tmp_path, mode):
     assert len(means) == 12
     assert means[:4] == means[4:8] == means[8:]
     assert len(set(means)) == 4
-    assert collector.troubles == ({} if mode == mindspore.GRAPH_MODE else {"graph": 1})
+    assert collector.troubles == (
+        {} if mode == mindspore.GRAPH_MODE else {"no graph in PyNative mode": 1}
+    )
 
 
 @pytest.mark.parametrize("mode", [mindspore.GRAPH_MODE, mindspore.PYNATIVE_MODE])
@@ -733,7 +738,7 @@ def test_odd_parameters_and_tags_are_recorded_and_stay_inside_the_directory(tmp_
         RecModel(OddParameters()).online_train(stream(), callbacks=[collector, journal])
     finally:
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    assert collector.troubles == {"graph": 1}
+    assert collector.troubles == {"no graph in PyNative mode": 1}
     assert len(scalars(records, "loss/auto")) == 3
     found = histograms(records)
     assert set(found) == {"count/auto", "flag/auto", "half/auto", "ünïcode/../tag"}

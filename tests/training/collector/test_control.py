@@ -339,7 +339,7 @@ def test_gradients_are_measured_while_they_are_asked_for(tmp_path: Path) -> None
     collector = SummaryCollector(tmp_path, collect_freq=20)
     asks = Asks(tmp_path, collector, 30, settings={"gradients": True}, steps=5)
     click_model(keep_outputs=True).online_train(stream(), callbacks=[asks, collector])
-    assert collector.troubles.keys() <= {"graph"}
+    assert collector.troubles.keys() <= {"no graph in PyNative mode"}
     # It is applied when step 30 has ended.
     assert [*scalars(tmp_path, "gradients/norm")] == [31, 32, 33, 34]
     assert lineage(tmp_path, "note")[0].text == "until step 35: gradients on"
