@@ -54,6 +54,12 @@ def test_a_frequency_that_was_asked_for_holds_for_ever():
         ("- no data", "RuntimeError: - no data"),
         ("\n---\n- Kernel select failed:\n---\nOp [X]\n\n---\n- Calls:\n", "RuntimeError: Op [X]"),
         ("x" * 600, "RuntimeError: " + "x" * 486),
+        (
+            "Exception thrown from user defined Python function in dataset. \n\n---\n"
+            "- Python Call Stack: \n---\nTraceback (most recent call last):\n  File 1\n"
+            "KeyError: 'price'\n\n---\n- Dataset Pipeline Error Message: \n---\n[ERROR]\n",
+            "KeyError: 'price'",
+        ),
     ],
 )
 def test_the_reason_of_a_failure_is_a_line_below_the_headings_of_mindspore(text, reason):
