@@ -10,14 +10,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.quality.slices import Slices, SliceState
 from rec_summary.metrics.tags import QUALITY, costs_of
 
 OTHER: Final = "other"  # all values without a state of their own
 LEAST: Final = 100
 """The number of clicks and of non-clicks (of ratings: of examples) from which on a slice is
-compared with others."""
+compared with others; of weighted clicks and non-clicks, the effective number."""
 
 
 def _sum_of_weights(number: float) -> str:
@@ -123,22 +122,37 @@ def _label(name: str) -> str:
     return f"'{name}'" if name.strip("'") == OTHER else name
 
 
-def auc_standard_error(order: ScoreOrder) -> float:
+def effective_numbers(quality: ClickQuality) -> tuple[float, float]:
+    """Returns the effective numbers of non-clicks and of clicks (Kish 1965).
+
+    A mean of as many examples of equal weight has the same standard error.
+    """
+    squares = quality.loss.squares
+    totals = float(quality.order.negatives.sum()), float(quality.order.positives.sum())
+    others, clicks = (
+        total * total / square if square > 0 else 0.0
+        for total, square in zip(totals, squares, strict=True)
+    )
+    return others, clicks
+
+
+def auc_standard_error(quality: ClickQuality) -> float:
     """Returns the standard error of an AUC; NaN for fewer than two clicks or non-clicks.
 
     From the variances of the share of non-clicks below each click, and of clicks above each
-    non-click (DeLong, DeLong and Clarke-Pearson 1988). Scores of a cell count as equal. Weights
-    count as numbers of examples.
+    non-click (DeLong, DeLong and Clarke-Pearson 1988). Scores of a cell count as equal. Of
+    weighted examples, there are as many as `effective_numbers` says.
     """
-    negatives, positives = order.negatives, order.positives
-    total = float(negatives.sum()), float(positives.sum())
-    if min(total) < 2:
+    numbers = effective_numbers(quality)
+    if min(numbers) < 2:
         return math.nan
+    negatives, positives = quality.order.negatives, quality.order.positives
+    total = float(negatives.sum()), float(positives.sum())
     below = (np.cumsum(negatives) - 0.5 * negatives) / total[0]
     above = (np.cumsum(positives[::-1])[::-1] - 0.5 * positives) / total[1]
     area = float(positives @ below) / total[1]
-    of_clicks = float(positives @ (below - area) ** 2) / (total[1] - 1)
-    of_others = float(negatives @ (above - area) ** 2) / (total[0] - 1)
+    of_clicks = float(positives @ (below - area) ** 2) / (numbers[1] - 1)
+    of_others = float(negatives @ (above - area) ** 2) / (numbers[0] - 1)
     return math.sqrt(of_clicks / total[1] + of_others / total[0])
 
 
@@ -150,8 +164,7 @@ def _slice(name: str, state: Any, metrics_of: Callable[[Any], Mapping[str, float
     examples, error = metrics.get("examples", 0.0), math.nan
     least = examples
     if isinstance(quality, ClickQuality):
-        clicks = metrics.get("clicks", 0.0)
-        least, error = min(clicks, examples - clicks), auc_standard_error(quality.order)
+        least, error = min(effective_numbers(quality)), auc_standard_error(quality)
     return _Slice(name, metrics, error, least >= LEAST)
 
 

@@ -388,7 +388,7 @@ def test_the_numbers_of_slices_of_clicks() -> None:
         quality.update(scores[own], labels[own])
         aucs[name] = roc_auc_score(labels[own], scores[own])
         calibrations[name] = scores[own].sum() / labels[own].sum()
-        errors[name] = slice_report.auc_standard_error(quality.order)
+        errors[name] = slice_report.auc_standard_error(quality)
     expected = {
         f"recommender/slice/country={slice_}/{metric}/x": of[name]
         for slice_, name in (("good", "good"), ("bad", "bad"), ("other", "rest"))
@@ -427,6 +427,17 @@ def test_a_table_of_slices_has_sums_of_weights_also_if_they_are_small(weight, sh
     assert dict(zip(*table, strict=True))["examples"] == shown
 
 
+@pytest.mark.parametrize("weight", [0.125, 8.0])
+@pytest.mark.parametrize(("clicks", "compared"), [(99, False), (100, True)])
+def test_slices_are_compared_by_their_effective_numbers_of_clicks(weight, clicks, compared) -> None:
+    state = Slices(ClickQuality(64))
+    for name, number in (("a", clicks), ("b", 100)):
+        labels = np.arange(2 * number) < number
+        size = len(labels)
+        state.update(np.full(size, name), np.full(size, 0.5), labels, np.full(size, weight))
+    assert ("slice/c/auc_gap/x" in numbers("slice/c/x", state)) == compared
+
+
 @pytest.mark.parametrize(("examples", "compared"), [(99, False), (100, True)])
 def test_slices_of_ratings_are_compared_from_100_examples_on(examples, compared) -> None:
     state = Slices(RatingErrors())
@@ -463,6 +474,6 @@ def test_slices_of_a_retrieval_have_a_number_of_examples_and_one_click_no_error(
     assert (found[f"slice/c/{metric}_worst/x"], found[f"slice/c/{metric}_gap/x"]) == (0, 1)
     clicked = ClickQuality(64)
     clicked.update(np.arange(9) / 9, np.arange(9) == 4)
-    assert math.isnan(slice_report.auc_standard_error(clicked.order))
+    assert math.isnan(slice_report.auc_standard_error(clicked))
     clicked.update([0.5], [1])
-    assert slice_report.auc_standard_error(clicked.order) > 0
+    assert slice_report.auc_standard_error(clicked) > 0

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rec_summary.arrays import Flags, Floats
+from rec_summary.arrays import Array, Flags, Floats
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum, units_of, units_of_whole
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean
 from rec_summary.metrics.state import Scalable, Stored
+
+# The arrays of the squared weights, and those that are equal to them if all weights are 1.
+_OF_ONES: Final = {"squares.units": "weights.units", "click_squares.units": "clicks.units"}
 
 
 class LossSums(NamedTuple):
@@ -23,12 +26,16 @@ class LossSums(NamedTuple):
         weights: The sum of the weights.
         clicks: The sum of the weights of clicks.
         scores: The sum of the weighted scores.
+        squares: The sum of the squared weights.
+        click_squares: The sum of the squared weights of clicks.
     """
 
     losses: int
     weights: int
     clicks: int
     scores: int
+    squares: int
+    click_squares: int
 
 
 def loss_sums(
@@ -51,10 +58,13 @@ def loss_sums(
         parts = np.split(labels, starts[1:])
         heavy = [units_of_whole(len(part)) for part in parts]
         clicks = [units_of_whole(int(np.count_nonzero(part))) for part in parts]
+        weighed = squared = (heavy, clicks)
     else:
-        heavy = units_of(weights, starts)
-        clicks = units_of(np.where(labels, weights, 0.0), starts)
-    sums = (units_of(losses, starts), heavy, clicks, units_of(scores, starts))
+        weighed, squared = (
+            (units_of(each, starts), units_of(np.where(labels, each, 0.0), starts))
+            for each in (weights, weights * weights)
+        )
+    sums = (units_of(losses, starts), *weighed, units_of(scores, starts), *squared)
     return list(map(LossSums, *sums))
 
 
@@ -69,7 +79,7 @@ class LogLoss(Scalable):
 
     _settings = ("epsilon",)
     _sums = ("refused",)
-    _parts = ("_losses", "_weights", "_clicks", "_scores")
+    _parts = ("_losses", "_weights", "_clicks", "_scores", "_squares", "_click_squares")
 
     def __init__(self, epsilon: float = 1e-7) -> None:
         """Starts empty.
@@ -86,6 +96,7 @@ class LogLoss(Scalable):
         self.refused = np.zeros(len(REASONS), np.int64)
         self._losses, self._weights = ExactSum(), ExactSum()
         self._clicks, self._scores = ExactSum(), ExactSum()
+        self._squares, self._click_squares = ExactSum(), ExactSum()
 
     def update(self, scores: Any, labels: Any, weights: Any = None) -> None:
         """Counts a batch; `clicks.clean` describes the arguments.
@@ -123,6 +134,8 @@ class LogLoss(Scalable):
         self._weights.add_units(sums.weights)
         self._clicks.add_units(sums.clicks)
         self._scores.add_units(sums.scores)
+        self._squares.add_units(sums.squares)
+        self._click_squares.add_units(sums.click_squares)
 
     @property
     def weight(self) -> float:
@@ -133,6 +146,12 @@ class LogLoss(Scalable):
     def clicks(self) -> float:
         """The weight of the clicks counted."""
         return self._clicks.value()
+
+    @property
+    def squares(self) -> tuple[float, float]:
+        """The sums of the squared weights, of non-clicks and of clicks."""
+        of_clicks = self._click_squares.value()
+        return self._squares.value() - of_clicks, of_clicks
 
     @property
     def click_rate(self) -> float:
@@ -176,13 +195,31 @@ class LogLoss(Scalable):
             return math.nan
         return self.log_loss() / -(rate * math.log(mean) + (1 - rate) * math.log1p(-mean))
 
+    def scale(self, factor: float) -> None:
+        """Multiplies the weight of every example by `factor`, above 0, in place."""
+        super().scale(factor)
+        for squares in (self._squares, self._click_squares):
+            squares.scale(factor)  # once more
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the setting and the sums; of squared weights only if they are not all 1."""
+        arrays = super().arrays()
+        for squares, of_ones in _OF_ONES.items():
+            if np.array_equal(arrays[squares], arrays[of_ones]):
+                del arrays[squares]
+        return arrays
+
     @classmethod
     def _restored(cls, arrays: Stored) -> LogLoss:
         state = cls(float(arrays.take("epsilon", np.float64)))
+        for squares, of_ones in _OF_ONES.items():
+            if of_ones in arrays:
+                arrays.setdefault(squares, arrays[of_ones])
         state._take_contents(arrays)
         sums = [getattr(state, name).value() for name in cls._parts]
-        losses, weight, clicks, scores = sums
-        if min(losses, scores) < 0 or not 0 <= clicks <= weight:
+        losses, weight, clicks, scores, squared, click_squares = sums
+        least = min(losses, scores, clicks, click_squares)
+        if least < 0 or clicks > weight or click_squares > squared:
             expected = "losses and scores of at least 0, and no more clicks than weight"
             raise ValueError(three_part("The sums of a log loss", sums, expected))
         return state

@@ -233,17 +233,50 @@ def test_a_state_is_independent_and_needs_all_its_arrays() -> None:
             Slices.from_arrays({**ratings.arrays(), "names": np.array(names)})
 
 
-def test_the_standard_error_of_the_auc_is_that_of_many_samples() -> None:
+def counted_clicks(*columns: np.ndarray) -> ClickQuality:
+    state = ClickQuality(256)
+    state.update(*columns)
+    return state
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_standard_error_of_the_auc_is_that_of_many_samples(weighted: bool) -> None:
     random = np.random.default_rng(5)
     areas, errors = [], []
     for _ in range(200):
         labels = random.random(400) < 0.3
         scores = 1 / (1 + np.exp(-random.normal(size=400) - labels))
         state = ClickQuality(256)
-        state.update(scores, labels)
+        weights = random.lognormal(sigma=1.2, size=400) if weighted else None
+        state.update(scores, labels, weights)
         areas.append(state.order.auc().value)
-        errors.append(auc_standard_error(state.order))
+        errors.append(auc_standard_error(state))
     assert np.mean(errors) == pytest.approx(np.std(areas), rel=0.15)
+
+
+def test_one_weight_for_all_examples_does_not_change_the_standard_error() -> None:
+    random = np.random.default_rng(7)
+    scores, labels = random.random(500), random.random(500) < 0.3
+    expected = counted_clicks(scores, labels)
+    for weight in (0.25, 3.0):
+        weighted = counted_clicks(scores, labels, np.full(500, weight))
+        assert auc_standard_error(weighted) == pytest.approx(auc_standard_error(expected))
+        weighted.scale(2.0**-3)
+        assert auc_standard_error(weighted) == pytest.approx(auc_standard_error(expected))
+
+
+def test_a_stored_state_without_squared_weights_has_weights_of_one() -> None:
+    random = np.random.default_rng(8)
+    scores, labels = random.random(300), random.random(300) < 0.3
+    plain = counted_clicks(scores, labels)
+    assert not any("squares" in name for name in plain.arrays())
+    assert auc_standard_error(ClickQuality.from_arrays(plain.arrays())) == auc_standard_error(plain)
+    weighted = counted_clicks(scores, labels, random.random(300) * 4)
+    error = auc_standard_error(weighted)
+    assert auc_standard_error(ClickQuality.from_arrays(weighted.arrays())) == error
+    old = {name: array for name, array in weighted.arrays().items() if "squares" not in name}
+    assert len(old) == len(weighted.arrays()) - 2
+    assert 0 < auc_standard_error(ClickQuality.from_arrays(old)) < error
 
 
 def test_the_name_of_a_slice_is_one_part_of_a_tag() -> None:
