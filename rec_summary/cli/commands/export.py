@@ -7,6 +7,7 @@ import dataclasses
 import os
 import shlex
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -160,7 +161,12 @@ def export(
     # The summary comes last: a terminal still shows it.
     print_problems(report.problems, report.problem_count)
     if printing().as_json:
-        print_json({"source": source, "destination": destination, **vars(report)})
+        counts = {
+            name: dict(sorted(value.items()))
+            for name, value in vars(report).items()
+            if isinstance(value, Counter)
+        }
+        print_json({"source": source, "destination": destination, **vars(report), **counts})
     elif not printing().quiet:
         _print_summary(report, source, destination)
         if form == "tensorboard":

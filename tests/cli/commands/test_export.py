@@ -19,12 +19,15 @@ from rec_summary.tensorboard.event_files.logdir import LogDir
 from tests.support import event_files
 from tests.support.command import PROGRAM, end, environment, flat, python, run, start
 from tests.support.event_files import shown
+from tests.support.landscape_cases import landscape_value
 from tests.support.record_dirs import (
     event,
     histo,
     lineage,
+    picture,
     scalar,
     summary_name,
+    train,
     tree,
     write_segment,
 )
@@ -87,6 +90,19 @@ def test_json_says_what_was_done(source: Path, logdir: Path) -> None:
     found = json.loads(done.stdout)
     assert (found["source"], found["destination"]) == (str(source), str(logdir))
     assert (found["exported"], found["problem_count"]) == ({"scalar_value": 3}, 0)
+
+
+@pytest.mark.parametrize(
+    ("form", "counter"),
+    [("tensorboard", "exported"), ("tensorboard", "records"), ("csv", "left_out")],
+)
+def test_kinds_are_sorted_in_json(tmp_path: Path, form: str, counter: str) -> None:
+    values = landscape_value(), picture("images"), scalar("loss", 1), histo("w", [1.0])
+    write_segment(tmp_path / "run", event(1, *values), lineage(train_lineage=train()))
+    which = [str(tmp_path / "run"), str(tmp_path / "to"), "--json", "--format", form]
+    kinds = list(json.loads(CliRunner().invoke(export, which).stdout)[counter])
+    assert len(kinds) > 1
+    assert kinds == sorted(kinds)
 
 
 def test_a_replaced_run_asks_for_a_restart_of_tensorboard(source: Path, logdir: Path) -> None:
