@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ from rec_summary.values.tensor import from_tensor
 if TYPE_CHECKING:
     import pandas as pd
 
+_OURS: Final = "rec_summary."  # how the names of our modules begin
 _CHUNK: Final = 65_536
 _STATISTICS: Final = ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count")
 _BUCKETS: Final = ("left", "right", "counts")
@@ -322,8 +324,17 @@ class Records:
             warnings.warn(
                 f"{report.problem_count} problems in {self.source}, the first one: {new[0]} "
                 "(all are in `problems`)",
-                stacklevel=4,
+                stacklevel=_depth(),
             )
+
+
+def _depth() -> int:
+    """Returns how many callers of the caller are in this package: the next one is the user's."""
+    # From Python 3.12 on, `skip_file_prefixes` does the same.
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(_OURS):
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def _fields(

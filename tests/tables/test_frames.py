@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -178,6 +179,27 @@ def test_damage_is_one_warning_and_kept(records: Path) -> None:
     assert len(table) == 5
     [problem] = found.problems
     assert problem.offset > 0
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda found: found.scalars(),
+        lambda found: list(found.iter_scalars()),
+        lambda found: found.images(),
+        lambda found: found.landscapes(),
+        lambda found: found.evaluations(),
+        lambda found: found.lineage(),
+        lambda found: found.groups("team"),
+    ],
+)
+def test_a_warning_is_of_the_line_that_asks_for_a_table(records: Path, ask: Any) -> None:
+    for path in (records / "a").iterdir():
+        path.chmod(0o600)
+        path.write_bytes(path.read_bytes()[:-3])
+    with pytest.warns(UserWarning, match="problems in") as caught:
+        ask(load(records))
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_all_cases_are_readable(tmp_path: Path) -> None:
