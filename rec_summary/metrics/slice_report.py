@@ -19,13 +19,13 @@ LEAST: Final = 100
 compared with others; of weighted clicks and non-clicks, the effective number."""
 
 
-def _sum_of_weights(number: float) -> str:
+def sum_of_weights(number: float) -> str:
     """Returns a sum without the rounding of its weights, which are multiples of 2**-20."""
     return f"{number:,.2f}".rstrip("0").rstrip(".") if number >= 1 else f"{number:.3g}"
 
 
 _COLUMNS: Final[dict[str, Callable[[float], str]]] = {
-    **dict.fromkeys(("examples", "clicks"), _sum_of_weights),
+    **dict.fromkeys(("examples", "clicks"), sum_of_weights),
     "click_rate": "{:.4g}".format,
     **dict.fromkeys(("auc", "normalised_entropy", "calibration", "accuracy"), "{:.4f}".format),
     **dict.fromkeys(("rmse", "mae"), "{:.5g}".format),

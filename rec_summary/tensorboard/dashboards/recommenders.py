@@ -13,6 +13,7 @@ from tensorboard.plugins.pr_curve import plugin_data_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part
+from rec_summary.metrics.slice_report import sum_of_weights
 from rec_summary.series.limits import MOST_ENTRIES
 from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
@@ -72,7 +73,7 @@ class ReliabilityMapper(ValueMapper):
             expected = "finite numbers, one or more"
             raise ValueError(three_part("the content of its columns", received, expected))
         yield picture(tag, functools.partial(reliability_picture, columns))
-        rows = [(f"{p:.6g}", f"{o:.6g}", f"{n:,.10g}") for p, o, n in columns.T[:MOST_ENTRIES]]
+        rows = [(f"{p:.6g}", f"{o:.6g}", sum_of_weights(n)) for p, o, n in columns.T[:MOST_ENTRIES]]
         points = grid([("predicted", "observed", "examples"), *rows])
         yield text_point(f"{tag}/{POINTS}", "\n".join(points))
 
