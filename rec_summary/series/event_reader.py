@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import math
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -38,6 +39,7 @@ _WORTH_BYTES: Final = 1 << 12  # fewer bytes are read record by record as fast
 _SHORT_BYTES: Final = 1 << 16  # files of more bytes are scanned one by one as fast
 _SCANNED_FILES: Final = 256  # at a time; more are hardly faster
 _FEWEST_RECORDS: Final = 8  # fewer records are read one by one as fast
+_WRITTEN_SECS: Final = 86_400.0  # after which a file that has not changed has no writer
 
 
 class Flaw(enum.Enum):
@@ -129,6 +131,7 @@ class EventReader:
         self._scanned: ScannedRecords | None = None
         self.ended = False
         self.unfinished: str | None = None
+        self._file = file
         self._path = file.path
         self._kind = file.name.kind.name.lower()
         self._message = _MESSAGES[file.name.kind]
@@ -247,7 +250,9 @@ class EventReader:
             self._go_to(reader.offset)
             return Damage(Flaw.LOST, error.offset, f"{error.reason}; skipped", error)
         except TruncatedRecord:
-            self.unfinished = "incomplete record at the end (a writer may still be at work)"
+            self.unfinished = "incomplete record at the end"
+            if self._is_recent:
+                self.unfinished += " (a writer may still be at work)"
             return None
         except BadLength as error:
             self.ended = True
@@ -260,8 +265,15 @@ class EventReader:
         if raw is not None:
             return self._decode(raw)
         if self.offset == 0:
-            self.unfinished = "the file is empty (a writer may just have begun)"
+            self.unfinished = "the file is empty"
+            if self._is_recent:
+                self.unfinished += " (a writer may just have begun)"
         return None
+
+    @property
+    def _is_recent(self) -> bool:
+        """Whether the file was changed so late that it may still be written."""
+        return time.time() - self._file.changed < _WRITTEN_SECS
 
     def _from_memory(self, scanned: ScannedRecords, row: int) -> Record | Damage | None:
         """Returns a record of a file that is not open; opens it if the record is damaged."""

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,19 @@ def test_a_torn_tail_is_reported_with_its_place(tmp_path: Path) -> None:
     assert str(problem) == (
         f"{path}, offset {2 * SIZE}: incomplete record at the end (a writer may still be at work)"
     )
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [(frame(PAYLOADS[0])[:-1], "incomplete record at the end"), (b"", "the file is empty")],
+)
+def test_of_a_file_of_days_ago_no_writer_is_supposed(
+    tmp_path: Path, data: bytes, text: str
+) -> None:
+    path = write(tmp_path, data)
+    os.utime(path, (time.time() - 2 * 86_400,) * 2)
+    _, report = decode(path)
+    assert [problem.text for problem in report.problems] == [text]
 
 
 def test_a_bad_payload_is_skipped(tmp_path: Path) -> None:

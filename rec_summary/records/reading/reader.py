@@ -223,7 +223,7 @@ class RecordReader:
             self.offset,
             "the last record",
             verbatim(f"{present} of its {needed} bytes"),
-            "a whole record (a writer may still be at work)",
+            "a whole record",
         )
 
     def _peek(self, start: int, size: int) -> bytes:

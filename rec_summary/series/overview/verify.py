@@ -110,12 +110,8 @@ def verify_file(path: str | os.PathLike[str], report: Report | None = None) -> F
             check.take(item)
         nbytes = reader.size
         torn = reader.unfinished is not None and nbytes > 0
-        if torn:
-            what = "the file ends in the middle of a record: a writer is at work, or was killed"
-            check.find(reader.offset, WARNING, what)
-    if not nbytes:
-        what = "the file is empty: a writer has just begun, or was killed"
-        check.find(0, WARNING, what)
+        if reader.unfinished is not None:
+            check.find(reader.offset, WARNING, reader.unfinished)
     return FileReport(
         path=path,
         nbytes=nbytes,
