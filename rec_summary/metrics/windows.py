@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast
 import numpy as np
 
 from rec_summary.arrays import Array
-from rec_summary.checks import check_int
+from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import (
     ColumnBatch,
@@ -97,7 +97,7 @@ class Window(State, Generic[StateT], is_base=True):
         check_same(
             "The size and number of buckets", (window._bucket_size, window._bucket_count), settings
         )
-        window.seen = arrays.integer("seen")
+        window.seen = arrays.integer("seen", high=LARGEST // 2)  # it goes on rising
         window._buckets = window._from_arrays("pane", arrays)
         for number in window._buckets:
             if not max(0, window._oldest()) <= number <= window._newest():

@@ -245,6 +245,12 @@ def test_half_lives_are_those_of_each_rank():
         assert states_equal(restore(kind_of(merged), merged.arrays()), merged)
 
 
+def test_a_number_of_examples_that_cannot_rise_is_refused():
+    arrays = Lifetime(LogLoss()).arrays()
+    with pytest.raises(ValueError, match="'seen' of a state is invalid"):
+        Lifetime.from_arrays({**arrays, "seen": np.array(2**63 - 1)})
+
+
 def test_a_bucket_that_a_merge_makes_too_old_is_dropped():
     fewer, more = Decayed(LogLoss(), 64), Decayed(LogLoss(), 64)
     fewer.update(np.full(16 * 64, 0.5), np.ones(16 * 64))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.arrays import Array, Floats, Integers
-from rec_summary.checks import check_int
+from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
 from rec_summary.metrics.state import State, Stored, optional_array
@@ -235,9 +235,13 @@ class IdFrequency(State):
         if (sums != new._sampled).any():
             what = "The array 'counters' of a state"
             raise ValueError(three_part(what, int(sums.min()), f"a sum of {new._sampled}"))
+        what = "The array 'totals' of a state"
         if new.unknown + new.out_of_range > new.seen:
-            what = "The array 'totals' of a state"
             raise ValueError(three_part(what, totals, "parts of at most the whole"))
+        # The next batch draws as many ids as are owed, and counts on.
+        if new._owed >= options.sample_one_in or max(totals) > LARGEST // 2:
+            expected = f"less than {options.sample_one_in} ids owed, and counts that can rise"
+            raise ValueError(three_part(what, totals, expected))
         return new
 
     def _add(self, other: IdFrequency) -> None:

@@ -213,6 +213,16 @@ def test_counters_that_contradict_the_totals(options: FrequencyOptions) -> None:
         IdFrequency.from_arrays(arrays)
 
 
+@pytest.mark.parametrize(("place", "number"), [(4, 16), (4, 2**40), (5, 2**63 - 1), (0, 2**63 - 1)])
+def test_totals_with_which_counting_cannot_go_on(place: int, number: int) -> None:
+    arrays = state(FrequencyOptions(50), [1, 2]).arrays()
+    arrays["totals"][4] = 15
+    IdFrequency.from_arrays(arrays).add([1])
+    arrays["totals"][place] = number
+    with pytest.raises(ValueError, match="less than 16 ids owed, and counts that can rise"):
+        IdFrequency.from_arrays(arrays)
+
+
 @pytest.mark.parametrize(
     "options",
     [
