@@ -8,7 +8,7 @@ import os
 import shlex
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -127,7 +127,7 @@ def export(
     selection = Selection(dataclasses.replace(choice, ranks=None))
     report: Report | TableReport
     if follow:
-        with _following(source, destination, runs) as (stop, poller):
+        with _following(source, destination, runs, selection, choice, form) as (stop, poller):
             how: dict[str, Any] = {"options": choice, "runs": runs, "stop": stop, "poller": poller}
             if form == "parquet":
                 from rec_summary.tables.dataset import EVERY_SECS, follow_dataset
@@ -138,7 +138,8 @@ def export(
 
                 report = follow_tensorboard(source, destination, **how)
     else:
-        _check_choice(source, runs, selection, choice, form)
+        if (choice.tags or choice.ranks) is not None:
+            _check_choice(_matching(source, runs), selection, choice, form)
         if projector is not None:
             # Before everything else: if nothing matches, nothing is written.
             from rec_summary.tensorboard.event_files.projector import export_projector
@@ -207,34 +208,41 @@ def _check_combination(given: Mapping[str, Any]) -> None:
 
 
 def _check_choice(
-    source: str, runs: str | None, selection: Selection, choice: ExportOptions, form: str
+    runs: Sequence[Run], selection: Selection, choice: ExportOptions, form: str
 ) -> None:
     """Raises an error that lists the ranks or tags if none of them is chosen."""
     from rec_summary.series.options import Selection
     from rec_summary.series.overview.choice import check_ranks, check_tags
 
-    if (choice.tags or choice.ranks) is not None:
-        matching, of_ranks = _matching(source, runs), Selection(choice)
-        check_ranks(matching, choice.ranks)
-        for_board = form == "tensorboard"  # which shows the only rank of a run in any case
-        parts = (
-            (selection if for_board and len(run.ranks) == 1 else of_ranks).narrowed(run)
-            for run in matching
-        )
-        check_tags(parts, choice.tags, scalars=False, evaluated=for_board, ranks=choice.ranks)
+    of_ranks = Selection(choice)
+    check_ranks(runs, choice.ranks)
+    for_board = form == "tensorboard"  # which shows the only rank of a run in any case
+    parts = (
+        (selection if for_board and len(run.ranks) == 1 else of_ranks).narrowed(run) for run in runs
+    )
+    which: dict[str, Any] = {"scalars": False, "evaluated": for_board, "ranks": choice.ranks}
+    check_tags(parts, choice.tags, **which, whole=list(map(selection.narrowed, runs)))
 
 
 @contextlib.contextmanager
 def _following(
-    source: str, destination: str, runs: str | None
+    source: str, destination: str, runs: str | None, *choice: Any
 ) -> Iterator[tuple[threading.Event, RunPoller]]:
-    """Gives an event that Ctrl-C sets, and the poller of the runs; prints what is followed."""
+    """Gives an event that Ctrl-C sets, and the poller of the runs; prints what is followed.
+
+    It also prints what no run has yet of a choice, as of `_check_choice`.
+    """
+    from rec_summary.errors import ArgumentError
     from rec_summary.series.discovery.run_poller import RunPoller
 
     hint(f"Following {one_line(source)} into {one_line(destination)}; Ctrl-C to stop.")
     poller = RunPoller(source)
-    awaited_runs(source, runs, poller.find)
+    found = awaited_runs(source, runs, poller.find)
     with stopping() as stop:
+        try:
+            _check_choice(found, *choice)
+        except ArgumentError as error:
+            hint(f"{one_line(str(error))} Waiting for it.")
         yield stop, poller
 
 

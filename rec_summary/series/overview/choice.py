@@ -53,6 +53,7 @@ def check_tags(
     scalars: bool = True,
     evaluated: bool = False,
     ranks: str | None = None,
+    whole: Sequence[Run] = (),
 ) -> None:
     """Checks that a regular expression finds something in a tag.
 
@@ -62,10 +63,11 @@ def check_tags(
         scalars: Whether only the tags of scalars count.
         evaluated: Whether the metrics of evaluations are tags, too; those that are numbers.
         ranks: The ranks whose tags these are; None means all.
+        whole: The runs with all their ranks.
 
     Raises:
-        ArgumentError: There are tags, and none matches. If runs match the pattern, or tags match
-            it as a shell pattern, the message says so.
+        ArgumentError: There are tags, and none matches. If runs match the pattern, tags match it
+            as a shell pattern, or tags of other ranks match it, the message says so.
     """
     if pattern is None:
         return
@@ -84,6 +86,12 @@ def check_tags(
     if matched := fnmatch.filter(others, pattern):
         hint = f" As a shell pattern it matches tags: {_named(matched)}. Tags are chosen by a"
         raise ArgumentError(f"{message}{hint} regular expression, such as 'auc/.*'.")
+    parts = [part for run in whole for part in run.by_rank()]
+    elsewhere = {
+        part.ranks[0] for part in parts if any(map(wanted.search, _tags([part], scalars=scalars)))
+    }
+    if elsewhere:
+        raise ArgumentError(f"{message} Ranks with such a tag: {_named(_texts(elsewhere))}.")
     matching = [run.name for run in runs if _finds(pattern, run.name)]
     hint = f" Runs match it, not tags: {_named(matching)}. Use --runs (in Python, runs=)."
     raise ArgumentError(message + (hint if matching else ""))
@@ -101,10 +109,14 @@ def check_ranks(runs: Iterable[Run], ranks: str | None) -> None:
     """
     if ranks is None:
         return
-    spans, others = read_ranks(ranks), sorted({rank for run in runs for rank in run.ranks})
+    spans, others = read_ranks(ranks), {rank for run in runs for rank in run.ranks}
     if others and not any(first <= rank <= last for first, last in spans for rank in others):
-        expected = f"ranks that a run has; there are: {_named([*map(str, others)])}"
+        expected = f"ranks that a run has; there are: {_named(_texts(others))}"
         raise ArgumentError(three_part("the choice of ranks", ranks, expected))
+
+
+def _texts(ranks: Iterable[int]) -> list[str]:
+    return list(map(str, sorted(ranks)))
 
 
 def _near(names: Sequence[str], pattern: str) -> str:

@@ -386,9 +386,25 @@ def test_tags_that_the_chosen_ranks_do_not_have(tmp_path: Path, form: str) -> No
     which = ("--format", form, "--ranks", "1", "--tags")
     done = run("export", tmp_path / "run", tmp_path / "out", *which, "auc")
     assert done.returncode == 2
-    assert "found in a tag of ranks 1; there are: loss." in flat(done.stderr)
+    words = "found in a tag of ranks 1; there are: loss. Ranks with such a tag: 0."
+    assert words in flat(done.stderr)
     assert not (tmp_path / "out").exists()
     assert run("export", tmp_path / "run", tmp_path / "out", *which, "loss").returncode == 0
+
+
+@pytest.mark.parametrize("form", ["tensorboard", "parquet"])
+def test_following_what_no_chosen_rank_has_says_so_and_waits(tmp_path: Path, form: str) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    write_segment(tmp_path / "run", event(1, scalar("auc", 1)))
+    write_segment(tmp_path / "run", event(1, scalar("loss", 1)), rank=1)
+    which = ("--format", form, "--ranks", "1", "--tags", "auc", "--follow")
+    process = start("export", tmp_path / "run", tmp_path / "out", *which)
+    assert process.stderr is not None
+    assert "Following" in process.stderr.readline()
+    line = process.stderr.readline()
+    assert "a tag of ranks 1; there are: loss. Ranks with such a tag: 0. Waiting for it." in line
+    assert end(process, signal.SIGINT)[0] == 0
 
 
 def test_a_run_of_one_rank_is_in_the_event_files_whatever_ranks_are_chosen(tmp_path: Path) -> None:
