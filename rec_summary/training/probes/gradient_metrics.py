@@ -30,6 +30,7 @@ from rec_summary.values.summary import SCALAR, SummaryValue
 
 _PREFIX: Final = "gradients/"
 _MOST_GROUPS: Final = 16
+_MOST_IDLE: Final = 1000  # steps without an update; far more than gradients are accumulated
 _MOST_LAYERS: Final = 10  # named in a report
 _GROUPS: Final = f"at most {_MOST_GROUPS} regular expressions by name"
 # The operators whose gradients are sparse; MindSpore compiles no sum over such a gradient.
@@ -96,6 +97,7 @@ class GradientReader:
         self._always = always
         self._measuring = False
         self._again = False  # the last due step was not measured
+        self._idle = 0  # the measured steps since the last update
         self._step = 0
         self._before: dict[str, int] = {}  # the updates of each optimizer before a measured step
         self._finite_at = 0  # the last measured step
@@ -136,6 +138,13 @@ class GradientReader:
         # and with it the graph: then the next step is measured. Without an update, so is each step
         # up to the next one.
         is_idle = 0 < len(idle) == len(self._probes)
+        self._idle = self._idle + 1 if is_idle else 0
+        if self._idle == _MOST_IDLE:
+            text = (
+                f"in {_MOST_IDLE:,} steps no optimizer has raised its `global_step`, so no update"
+                " is seen: an optimizer of your own raises it with each update"
+            )
+            self._troubles.report("gradients", text)
         self._again = is_idle or (not values and not self._again)
         if not values and not self._again:
             text = (

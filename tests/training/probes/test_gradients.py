@@ -19,6 +19,7 @@ from rec_summary import (
     TrainStep,
     probe,
 )
+from rec_summary.training.probes import gradient_metrics
 from rec_summary.training.probes.gradient_probe import state_names
 from tests.support.nets import FIELDS, VOCABULARY, ClickNet, Journal, bounded, stream
 from tests.support.training_records import events, scalars
@@ -251,6 +252,27 @@ def test_a_step_without_a_probe_is_reported(tmp_path):
     model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
     model.train(1, bounded(4), callbacks=recorder, dataset_sink_mode=False)
     assert recorder.troubles == {"gradients": 2}  # each time after a second attempt
+
+
+class Uncounted(nn.Optimizer):
+    """An optimizer that counts no updates."""
+
+    def construct(self, gradients):
+        done = True
+        for parameter, gradient in zip(self.parameters, gradients):  # noqa: B905  # compiled
+            done = ops.depend(done, ops.assign_sub(parameter, gradient * RATE))
+        return done
+
+
+def test_an_optimizer_whose_count_of_updates_stays_is_reported(tmp_path, mode, monkeypatch):
+    monkeypatch.setattr(gradient_metrics, "_MOST_IDLE", 3)
+    network, _ = click_step()
+    optimizer = Uncounted(RATE, network.trainable_params())
+    optimizer.global_step.set_data(Tensor([5], mindspore.int32))
+    recorder = collector(tmp_path, every=2, updates=False, states=False)
+    model = Model(TrainStep(network, optimizer, nn.BCEWithLogitsLoss()))
+    model.train(1, bounded(6), callbacks=recorder, dataset_sink_mode=False)
+    assert recorder.troubles == {"gradients": 1}
 
 
 def test_in_fit_a_step_behind_an_evaluation_is_measured_one_step_later(tmp_path, mode):
