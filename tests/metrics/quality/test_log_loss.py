@@ -83,3 +83,18 @@ def test_more_clicks_than_examples_are_refused():
     arrays["weights.units"] = counted([0.5], [1]).arrays()["weights.units"]
     with pytest.raises(ValueError, match="no more clicks than weight"):
         LogLoss.from_arrays(arrays)
+
+
+def test_squares_of_weights_are_scaled_twice():
+    state = counted([0.5, 0.5, 0.5], [0, 1, 1], [3, 2, 4])
+    assert state.squares == (9, 20)
+    state.scale(0.5)
+    assert state.squares == (2.25, 5)
+    assert LogLoss.from_arrays(state.arrays()).squares == (2.25, 5)
+
+
+def test_more_squares_of_clicks_than_of_examples_are_refused():
+    arrays = counted([0.5, 0.5], [1, 1], [2, 2]).arrays()
+    del arrays["squares.units"]
+    with pytest.raises(ValueError, match="no more clicks than weight"):
+        LogLoss.from_arrays(arrays)
