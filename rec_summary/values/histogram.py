@@ -66,9 +66,9 @@ def decode_buckets(histograms: Sequence[Summary.Histogram], size: int) -> Bucket
 
     They are read from the serialised messages, which begin with the buckets: that takes a fraction
     of the time that as many attributes take. What neither MindSpore nor our collectors write, such
-    as a negative count, is not read.
+    as a negative count or a bucket without a count, is not read.
     """
-    contents = [histogram.SerializeToString() for histogram in histograms]
+    contents = [histogram.SerializePartialToString() for histogram in histograms]
     data = np.frombuffer(b"".join([*contents, bytes(_COUNT_AT + _SIZES[1])]), np.uint8)
     at = np.cumsum([0, *map(len, contents[:-1])])
     places = np.empty((size, len(histograms)), np.int64)

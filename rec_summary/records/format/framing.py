@@ -13,6 +13,7 @@ import struct
 from typing import Any, Final
 
 import google_crc32c
+import numpy as np
 
 _MASK_DELTA: Final = 0xA282EAD8
 _U32: Final = 0xFFFFFFFF
@@ -37,9 +38,11 @@ def unmasked(checksums: Any) -> Any:
     return ((rotated >> 17) | (rotated << 15)) & _U32
 
 
-def crc32c(data: bytes, before: int = 0) -> int:
+def crc32c(data: bytes | memoryview, before: int = 0) -> int:
     """Returns the CRC-32C, not masked, of `data` after bytes that have the CRC `before`."""
-    crc: int = google_crc32c.extend(before, data)
+    # The package takes arrays as they are, but no memoryview.
+    chunk = np.asarray(data) if isinstance(data, memoryview) else data
+    crc: int = google_crc32c.extend(before, chunk)
     return crc
 
 

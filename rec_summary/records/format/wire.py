@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -92,6 +92,11 @@ def _packed_float(number: float) -> bytes:
 def bytes_field(field: int, content: bytes) -> bytes:
     """Returns a field of bytes, text in UTF-8, an encoded message, or packed numbers."""
     return key(field, LENGTH) + _with_length(content)
+
+
+def message_field(field: int, parts: Sequence[bytes]) -> list[bytes]:
+    """Returns a field of bytes that are in parts, in parts as well: large ones are not copied."""
+    return [key(field, LENGTH) + varint(sum(map(len, parts))), *parts]
 
 
 def _with_length(content: bytes) -> bytes:

@@ -39,13 +39,14 @@ from rec_summary.series.blocks.decoding import (
 
 _WORDS: Final = 1 << 16  # searched at a time: they fit the cache of a core
 _LONGEST: Final = 2048  # bytes of a payload
+_LARGE: Final = 4096  # bytes of a payload; walking over longer ones takes less than a search
 _MOST_LAYOUTS: Final = 128  # of the records of one length
 _MOST_LENGTHS: Final = 64
 _ROWS: Final = 4096  # gathered at a time: they fit the cache of a core
 _FEW: Final = 32  # fewer records of one layout cost less one by one
 _MOST_POOR: Final = 64  # layouts of few records, in a block
 _MOST_OTHERS: Final = 8  # records of other kinds, of one length, before scalars are given up
-_DECODED: Final = 128  # records at a time, whose histograms are converted together
+_DECODED: Final = 1 << 19  # bytes at a time, of records whose histograms are converted together
 _STEP_AT: Final = 10  # in a payload, after the time and the key of the step
 _STEP_BYTES: Final = 5  # at most, as steps are below `MOST_STEPS`
 _LONGEST_HEAD: Final = _STEP_AT + 7  # time, step, the key of the summary, and one byte
@@ -121,13 +122,11 @@ def _joined(buffers: Sequence[bytes]) -> tuple[bytes, Integers, Integers]:
 def _starts(buffer: bytes, at: int) -> Integers:
     """Returns where records begin, and where the last whole one ends, from `at` on.
 
-    All headers are found together. What looks like one inside a record does not count: each record
-    begins where the one before ends.
+    All headers are found together, once there is a record that is not large. What looks like one
+    inside a record does not count: each record begins where the one before ends.
     """
-    begins, lengths = _headers(buffer, at)
-    ends = begins + lengths + framing.OVERHEAD_BYTES
-    breaks = np.append(np.flatnonzero(begins[1:] != ends[:-1]) + 1, len(begins))
-    found, end = [], at
+    begins, ends, breaks = np.zeros((3, 0), np.int64)
+    found, end, is_searched = [], at, False
     while end <= len(buffer) - framing.OVERHEAD_BYTES:
         first = int(np.searchsorted(begins, end))
         if first < len(begins) and begins[first] == end:
@@ -138,6 +137,12 @@ def _starts(buffer: bytes, at: int) -> Integers:
         length = framing.unpack_header(buffer[end : end + framing.HEADER_BYTES])
         if length is None or length > len(buffer) - end - framing.OVERHEAD_BYTES:
             break  # it may be beyond 64 bits
+        if length < _LARGE and not is_searched:
+            is_searched = True
+            begins, lengths = _headers(buffer, end)
+            ends = begins + lengths + framing.OVERHEAD_BYTES
+            breaks = np.append(np.flatnonzero(begins[1:] != ends[:-1]) + 1, len(begins))
+            continue
         found.append(np.array([end]))
         end += length + framing.OVERHEAD_BYTES
     starts: Integers = np.concatenate([*found, np.array([end])]) - at
@@ -244,9 +249,10 @@ class _Scan:
                 for start in range(0, len(records), _ROWS):
                     self._take_length(records[start : start + _ROWS], size)
         if self._poor <= _MOST_POOR:
-            others = np.flatnonzero(self._group < 0).tolist()
-            for start in range(0, len(others), _DECODED):
-                self._take_others(others[start : start + _DECODED])
+            others = np.flatnonzero(self._group < 0)
+            groups = np.maximum(sizes[others], _LARGE).cumsum() // _DECODED
+            for records in np.split(others, np.flatnonzero(np.diff(groups)) + 1):
+                self._take_others(records)
         table = self._table()
         return ScannedRecords(
             bounds=self._bounds,
@@ -366,25 +372,28 @@ class _Scan:
         self._group[records] = group = self._groups.setdefault(series, len(self._groups))
         self._taken.append((records, group, scalars))
 
-    def _take_others(self, records: list[int]) -> None:
+    def _take_others(self, records: Integers) -> None:
         """Decodes records one by one, and makes events of an event file of them together."""
-        decoded: list[tuple[int, DecodedRecord]] = []
+        decoded: list[tuple[int, bytes, DecodedRecord]] = []
         begins = (self._at + self._bounds[records]).tolist()
         ends = (self._at + self._bounds[1:][records]).tolist()
-        for number, begin, end in zip(records, begins, ends, strict=True):
+        for number, begin, end in zip(records.tolist(), begins, ends, strict=True):
             footer = end - framing.FOOTER_BYTES
             payload = self._buffer[begin + framing.HEADER_BYTES : footer]
             if framing.footer_matches(payload, self._buffer[footer:end]):
                 record = decode(payload)
-                if record is not None:
-                    decoded.append((number, record))
+                # Only what has all required fields becomes an event.
+                if record is not None and (self._data is not None or record.event.IsInitialized()):
+                    decoded.append((number, payload, record))
         if self._data is not None:
-            events = encode_events([record for _, record in decoded])
-            known = [(*pair, event) for pair, event in zip(decoded, events, strict=True) if event]
-            self._larger.update((number, framing.frame(event)) for number, _, event in known)
-            decoded = [(number, record) for number, record, _ in known]
+            events = encode_events([record for _, _, record in decoded])
+            known = [each for each in zip(decoded, events, strict=True) if each[1] is not None]
+            for (number, payload, _), event in known:
+                if event != payload:
+                    self._larger[number] = framing.frame(event)
+            decoded = [each for each, _ in known]
         alike: dict[tuple[Series, ...], list[tuple[Any, ...]]] = {}
-        for number, record in decoded:
+        for number, _, record in decoded:
             row = number, record.step, record.wall_time, record.scalars
             alike.setdefault(record.series, []).append(row)
         for series, rows in alike.items():

@@ -32,6 +32,7 @@ from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, 
 FILE_VERSION: Final = "brain.Event:2"
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HELD_BYTES: Final = 1 << 18  # events are written out when there are so many
+_BUFFER_BYTES: Final = 1 << 16  # smaller pieces are joined
 _LARGEST_EVENT: Final = 1 << 30
 _PIECE_BYTES: Final = 1 << 20  # read at a time
 
@@ -83,7 +84,8 @@ class EventFile:
         self.replaced = False
         self._logdir = logdir
         self._run = run
-        self._held = bytearray()  # bytes that are not written out yet
+        self._held: list[bytes | memoryview] = []  # what is not written out yet
+        self._held_bytes = 0
         self._used = False  # since it was closed
 
     @property
@@ -120,8 +122,7 @@ class EventFile:
         Raises:
             DestinationError: As in `write`.
         """
-        for piece in pieces:
-            self._append(bytes(piece))
+        self._append(pieces)
 
     def write_graph(self, wall_time: float, graph: bytes) -> None:
         """Writes a computation graph, a serialised `GraphDef`; a run has one at most.
@@ -183,7 +184,7 @@ class EventFile:
             report.replaced.append(self._run)
 
     def _reset(self) -> None:
-        self._held = bytearray()
+        self._held, self._held_bytes = [], 0
         self._used = False
 
     def _write(self, event: Any) -> None:
@@ -192,20 +193,23 @@ class EventFile:
             version = event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION)
             # Only a second start is a restart.
             events = [version, _start(event.step, event.wall_time), event]
-        for message in events:
-            self._append(framing.frame(message.SerializeToString()))
+        self._append([framing.frame(message.SerializeToString()) for message in events])
 
-    def _append(self, data: bytes) -> None:
-        """Holds whole events, and writes out what is held if it is much."""
+    def _append(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Writes out whole events together with what is held; holds them if that is little."""
         position = self.position
-        position.checksum = framing.crc32c(data, position.checksum)
-        position.last = position.size
-        position.size += len(data)
-        self.bytes_written += len(data)
+        for piece in pieces:
+            position.checksum = framing.crc32c(piece, position.checksum)
+            position.last = position.size
+            position.size += len(piece)
+            self.bytes_written += len(piece)
+            self._held_bytes += len(piece)
         self._used = True
-        self._held += data
-        if len(self._held) >= _HELD_BYTES:
+        if self._held_bytes >= _HELD_BYTES:
+            self._held += pieces
             self._write_out()
+        else:  # without the records that the pieces are a part of
+            self._held += map(bytes, pieces)
 
     def _write_out(self, *, settle: bool = False) -> None:
         """Appends what is held; where the file has these bytes already, nothing is written.
@@ -221,12 +225,12 @@ class EventFile:
             if settle and os.fstat(file.fileno()).st_size > self.position.size:
                 self._cut(file, self.position.size)
             self.position.mark = _mark(os.fstat(file.fileno()))
-        self._held = bytearray()
+        self._held, self._held_bytes = [], 0
 
     def _opened(self, directory: int) -> io.FileIO:
         name = event_file_name(self.position.stamp)
         # Through a link in its place, another file would be written.
-        if self.position.size == len(self._held):
+        if self.position.size == self._held_bytes:
             for other in ours(directory):
                 if other != name or not _is_plain(other, directory):
                     os.unlink(other, dir_fd=directory)
@@ -238,17 +242,21 @@ class EventFile:
         return file
 
     def _put(self, file: io.FileIO) -> None:
-        written = self.position.size - len(self._held)
+        written = self.position.size - self._held_bytes
         if os.fstat(file.fileno()).st_size < written:
             raise OSError("another program has shortened it")
-        present = os.pread(file.fileno(), len(self._held), written)
-        if not self._held.startswith(present):
-            self._cut(file, written)
-            present = b""
+        present = os.pread(file.fileno(), self._held_bytes, written)
+        if present:
+            held = b"".join(self._held)
+            if not held.startswith(present):
+                self._cut(file, written)
+                present = b""
+            self._held = [held[len(present) :]]
         file.seek(written + len(present))
-        rest = memoryview(self._held)[len(present) :]
-        while rest:
-            rest = rest[file.write(rest) :]
+        writer = io.BufferedWriter(file, _BUFFER_BYTES)
+        writer.writelines(self._held)
+        writer.flush()
+        writer.detach()
 
     def _cut(self, file: io.FileIO, size: int) -> None:
         file.truncate(size)
