@@ -311,6 +311,7 @@ def test_a_file_has_the_size_that_is_asked_for(
     out = Tries()
     rewrite(run, out, target, 0)
     assert 0.5 <= out.tell() / target <= 1.1
+    assert len(out.getvalue()) == out.tell()  # of a larger first try, nothing stays
     assert out.count <= 2
 
 
@@ -358,7 +359,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[60] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UnfitFile) as caught:
+    with pytest.raises(UnfitFile, match=r"^offset \d+: ") as caught:
         rewrite(run, io.BytesIO(), 10**6, 0)
     assert caught.value.path == str(path)
 
@@ -393,6 +394,13 @@ def test_what_was_measured_is_in_a_bounded_number_of_pieces(tmp_path: Path) -> N
     assert 32 < len(pieces) <= 65
     assert sum(piece.nbytes for piece in pieces) == run.nbytes
     assert sum(piece.weight for piece in pieces) == run.nbytes  # nothing was compacted
+
+
+def test_only_scalars_that_can_be_thinned_decide_how_wide_buckets_are(tmp_path: Path) -> None:
+    values = scalar("loss", 1.0), scalar("eval/auc", 1.0), histo("w", [1])
+    run = write_files(tmp_path / "run", [event(step, *values) for step in range(1, 10)])
+    [piece] = measure(run.files, lambda: None).pieces
+    assert (piece.scalars, piece.tags, piece.steps) == (9, {"loss"}, (1, 9))
 
 
 def test_the_process_can_rest_while_it_reads(tmp_path: Path) -> None:

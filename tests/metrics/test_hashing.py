@@ -33,6 +33,19 @@ def test_hashes_never_change(seed):
         assert hashed(np.array([1], np.uint8), seed).tolist() == expected[seed][1:2]
 
 
+def test_hashes_of_strings_never_change():
+    # The published FNV-1a hashes of these strings, finalised as `mix` does without its step.
+    fnv = np.array([0xCBF29CE484222325, 0xAF63DC4C8601EC8C, 0x85944171F73967E8], np.uint64)
+    expected = mix(fnv, -1).view(np.int64).tolist()
+    strings = np.array(["", "a", "foobar"])
+    for each in (strings, strings.astype("S"), strings.astype(object), strings.astype("U40")):
+        assert hash_strings(each).tolist() == expected
+    assert hash_strings(strings[:0]).size == 0
+    names = np.array(["é", "a"])
+    encoded = np.array([name.encode() for name in names.tolist()], object)
+    assert hash_strings(encoded).tolist() == hash_strings(names).tolist()
+
+
 @HASHES
 def test_the_numbers_themselves_stay(hashed):
     numbers = np.arange(3, dtype=np.uint64)

@@ -50,7 +50,7 @@ def add(counters: Integers, ids: Array, counts: Integers) -> None:
         rows += sums.astype(np.int64).reshape(rows.shape)
 
 
-def estimates(counters: Integers, prefixes: Array, level: int = -1) -> Integers:
+def estimates(counters: Integers, prefixes: Array, level: int) -> Integers:
     """Returns upper bounds of the occurrences of ids with these prefixes, (n,).
 
     Each bound exceeds the count by at most the share `excess` of all occurrences, with probability
@@ -59,9 +59,8 @@ def estimates(counters: Integers, prefixes: Array, level: int = -1) -> Integers:
     Args:
         counters: The sketch.
         prefixes: Prefixes of the ids, (n,); the ids themselves on the last level.
-        level: The level.
+        level: The level, at least 0.
     """
-    level %= len(counters)
     rows = counters[level]
     least: Integers = rows.ravel()[_places(prefixes, level, rows)].min(axis=0)
     return least

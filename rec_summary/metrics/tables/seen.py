@@ -45,7 +45,7 @@ class SeenCounts(State):
         unique, inverse, counts = np.unique(ids, return_inverse=True, return_counts=True)
         places = np.stack([mix(unique, row) % np.uint64(self.width) for row in range(_DEPTH)])
         places = places.astype(np.intp)
-        before = self._counts(places).min(axis=0).astype(np.int64)
+        before = self._counts(places).min(axis=0)
         after = np.minimum(before + counts, _MOST).astype(np.uint8)
         for row, cells in zip(self._counters, places, strict=True):
             np.maximum.at(row, cells, after)
@@ -55,7 +55,7 @@ class SeenCounts(State):
         earlier = np.empty(len(ids), np.int64)
         earlier[order] = np.arange(len(ids)) - np.repeat(starts, counts)
         earlier += before[inverse]
-        return np.minimum(earlier, _MOST, out=earlier)
+        return np.minimum(earlier, _MOST)
 
     def mistaken(self, count: int) -> float:
         """Returns the share of new ids that are taken for ids that were there `count` times."""

@@ -265,6 +265,25 @@ def test_a_sample_goes_on_after_a_restart() -> None:
     assert_equal_states(restarted, state(options, *ids))
 
 
+def test_a_sketch_with_fewer_counters_than_ids_names_only_ids_of_the_table() -> None:
+    top = state(SKETCH, [row for row in range(50) if row != 7]).top(200)
+    assert (top.counts > 0).all()
+    assert sorted(top.ids.tolist()) == list(range(50))  # each may have been there
+
+
+def test_an_id_that_was_there_once_is_found() -> None:
+    top = state(SKETCH, [3]).top()
+    assert (top.ids.tolist(), top.counts.tolist()) == ([3], [1])
+
+
+@pytest.mark.parametrize(
+    ("size", "levels"), [(1, 1), (16, 1), (17, 2), (2**20, 5), (2**20 + 1, 6), (None, 16)]
+)
+def test_the_sketch_of_a_smaller_table_is_smaller(size: int | None, levels: int) -> None:
+    options = FrequencyOptions(size, exact_rows=0, width=64)
+    assert IdFrequency(options).arrays()["counters"].shape == (levels, 4, 64)
+
+
 def test_ids_of_64_bits_are_found() -> None:
     ids = np.array([2**63 + 5] * 40 + [7] * 30 + [2**64 - 1] * 20, np.uint64)
     top = state(FrequencyOptions(None, sample_one_in=1), ids).top(3)

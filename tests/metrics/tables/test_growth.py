@@ -63,6 +63,12 @@ def test_the_number_of_ids_before_hashing_is_estimated_with_their_collisions(ids
     assert share == pytest.approx(np.mean(counts[inverse] > 1), abs=0.02)
 
 
+def test_a_single_id_shares_its_row_with_no_other() -> None:
+    touched = TouchedRows(TouchedOptions(10))
+    touched.add([3])
+    assert hashed_ids(touched) == pytest.approx((1.0, 0.0), abs=1e-12)
+
+
 def test_an_empty_and_a_full_table_have_no_estimate() -> None:
     touched = TouchedRows(TouchedOptions(2))
     assert all(math.isnan(each) for each in hashed_ids(touched))

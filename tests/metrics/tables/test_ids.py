@@ -61,6 +61,7 @@ def test_strings_are_ids_of_an_open_table() -> None:
 
 def test_no_ids_at_all() -> None:
     assert classify([], 5, 0).count == 0
+    assert classify(np.array([], object), None, 0).count == 0
 
 
 def test_ids_are_integers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from rec_summary.metrics.tables.seen import SeenCounts
 from tests.support.laws import assert_independent, assert_laws, assert_rejects_each_missing_array
@@ -42,3 +43,5 @@ def test_the_laws_hold() -> None:
     assert_laws(*parts)
     assert_independent(parts[0], lambda state: state.add(np.arange(100)))
     assert_rejects_each_missing_array(SeenCounts(64))
+    with pytest.raises(ValueError, match="width is invalid"):
+        SeenCounts(0)
