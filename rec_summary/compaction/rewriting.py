@@ -312,8 +312,7 @@ def rewrite_lineage(
                 last_time = max(last_time, record.wall_time)
                 if refreshed and record.kind == "train_lineage":
                     payloads.pop()
-                state = record.event.train_lineage.run_state
-                refreshed = record.kind == "train_lineage" and state.status == RunState.RUNNING
+                refreshed = record.event.train_lineage.run_state.status == RunState.RUNNING
                 payloads.append(record.event.SerializeToString())
     compaction = _write_head(out, files, began, last_time)
     for payload in payloads:

@@ -403,6 +403,13 @@ def test_only_scalars_that_can_be_thinned_decide_how_wide_buckets_are(tmp_path: 
     assert (piece.scalars, piece.tags, piece.steps) == (9, {"loss"}, (1, 9))
 
 
+def test_intervals_are_those_of_all_files(tmp_path: Path) -> None:
+    first = [event(10, histo("w", [1]), histo("once", [1])), event(30, histo("w", [1]))]
+    run = write_files(tmp_path / "run", first, [event(70, histo("w", [1]))])
+    intervals = measure(run.files, lambda: None).intervals
+    assert intervals == {("histogram", "w"): 30.0, ("histogram", "once"): 1.0}
+
+
 def test_the_process_can_rest_while_it_reads(tmp_path: Path) -> None:
     losses = [event(step, scalar("loss", 1.0)) for step in range(9)]
     run = write_files(tmp_path / "run", losses, losses)
@@ -425,10 +432,23 @@ def test_reductions_grow_with_age_and_meet_the_target() -> None:
     assert max(old) < 1.01 * min(old)
 
 
-def test_no_bucket_is_wider_than_a_file_can_state() -> None:
-    steps = (0, (1 << 63) - 1)
-    piece = Piece(scalars=9, tags={"loss"}, steps=steps)
-    assert piece.widths(1e9).scalars == 62
+@pytest.mark.parametrize(
+    ("scalars", "steps", "expected"),
+    [
+        (1280, (0, 999), 5),  # four scalars for each of 32 buckets
+        (1279, (0, 999), 6),
+        (0, (2**20 - 1, 2**20), 4),  # one bucket for both would be 2**21 steps wide
+        (0, (0, 2**63 - 1), 62),  # no file states more
+    ],
+)
+def test_a_bucket_is_as_wide_as_the_size_needs(
+    scalars: int, steps: tuple[int, int], expected: int
+) -> None:
+    assert Piece(scalars=scalars, tags={"loss"}, steps=steps).widths(10.0) == (expected, 10.0)
+
+
+def test_without_scalars_no_bucket_is_stated() -> None:
+    assert Piece().widths(8.0) == (0, 8.0)
 
 
 def test_files_of_writers_that_were_killed_at_their_beginning_become_one(tmp_path: Path) -> None:
@@ -454,6 +474,8 @@ def test_names() -> None:
     assert str(parsed) == made
     assert (parsed.prefix, parsed.host, parsed.stamp, parsed.last) == ("events", "host", 10, 30)
     assert compacted_name([RecordFile(made, parsed)]).startswith("events.compacted-30-0002.")
+    later = RecordFile(made, parsed), files[2]
+    assert compacted_name(later).startswith("events.compacted-30-0002.")
     assert all(parsed.covers(file.name) for file in files)
     other = parse_name(summary_name(31))
     assert other is not None
