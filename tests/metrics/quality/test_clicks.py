@@ -31,6 +31,7 @@ def test_what_cannot_be_counted_is_refused_by_reason():
     }
     assert batch.scores.tolist() == [0.5]
     assert batch.kept.tolist() == [0]
+    assert clean([np.nan], [1]).refused.tolist() == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float64])
@@ -42,6 +43,7 @@ def test_weights_are_rounded_to_what_adds_exactly():
     weights = clean([0.5, 0.5], [0, 1], [0.1, 2.0**-20]).weights
     assert np.abs(weights - [0.1, 2.0**-20]).max() <= 2.0**-21
     assert ((weights * 2**20) % 1 == 0).all()
+    assert clean([0.5], [1], [2**20]).weights.tolist() == [2**20]
 
 
 def test_an_empty_batch_is_one():

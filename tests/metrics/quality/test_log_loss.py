@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.log_loss import LogLoss
 from tests.support.click_streams import calibrated
 
@@ -63,7 +64,20 @@ def test_what_is_refused_is_counted_and_changes_nothing():
 def test_without_a_value_it_is_nan():
     assert math.isnan(LogLoss().log_loss())
     assert math.isnan(LogLoss().click_rate)
-    assert math.isnan(counted([0.5], [1]).normalised_entropy())
+    for state in (counted([0.5], [0]), counted([0.5], [1])):
+        assert math.isnan(state.normalised_entropy())
+    assert math.isnan(counted([0.5], [0]).calibration())
+    for state in (LogLoss(), counted([0.0], [0]), counted([1.0], [1])):
+        assert math.isnan(state.calibration_free_entropy())
+
+
+def test_the_mean_score_alone_has_calibration_free_entropy_one():
+    labels = np.arange(64) < 8
+    assert counted(np.full(64, 0.5), labels).calibration_free_entropy() == pytest.approx(1)
+    state = counted(np.where(labels, 0.5, 0.25), labels)
+    mean = 0.5 / 8 + 0.25 * 7 / 8
+    alone = -(math.log(mean) / 8 + math.log(1 - mean) * 7 / 8)
+    assert state.calibration_free_entropy() == pytest.approx(state.log_loss() / alone)
 
 
 def test_other_clipping_does_not_merge():
@@ -76,6 +90,19 @@ def test_other_epsilons_are_refused(epsilon):
     with pytest.raises(ValueError, match="epsilon is invalid"):
         LogLoss(epsilon)
     assert LogLoss(0.1).epsilon == 0.1
+
+
+@pytest.mark.parametrize("labels", [[], [0], [1]])
+def test_states_without_examples_or_of_one_label_are_restored(labels):
+    arrays = counted([0.5] * len(labels), labels).arrays()
+    assert LogLoss.from_arrays(arrays).arrays().keys() == arrays.keys()
+
+
+@pytest.mark.parametrize("name", ["losses", "scores"])
+def test_sums_below_0_are_refused(name):
+    arrays = counted([0.5], [1]).arrays()
+    with pytest.raises(ValueError, match="losses and scores of at least 0"):
+        LogLoss.from_arrays(arrays | {f"{name}.units": ExactSum(-1).arrays()["units"]})
 
 
 def test_more_clicks_than_examples_are_refused():

@@ -27,6 +27,15 @@ def test_errors_are_those_of_scikit_learn():
     mae = metrics.mean_absolute_error(ratings, predictions, sample_weight=weights)
     assert errors.rmse() == pytest.approx(math.sqrt(mse), rel=1e-12)
     assert errors.mae() == pytest.approx(mae, rel=1e-12)
+    bias = np.average(predictions - ratings, weights=weights)
+    assert errors.bias() == pytest.approx(bias, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16])
+def test_errors_of_small_numbers_do_not_overflow(dtype):
+    errors = RatingErrors()
+    errors.update(np.array([0], dtype), np.array([255], dtype), np.array([200], dtype))
+    assert (errors.bias(), errors.rmse()) == (-255, 255)
 
 
 def test_what_is_no_number_is_refused():
@@ -35,6 +44,10 @@ def test_what_is_no_number_is_refused():
     assert errors.refused == 4
     assert errors.weight == 1
     assert errors.rmse() == 0
+    errors.update([math.nan, 2.0], [1, 3])
+    assert (errors.refused, errors.weight, errors.rmse()) == (5, 2, math.sqrt(0.5))
+    errors.update([1e150, 2.0], [-1e150, 2], [0, 2**20])
+    assert (errors.refused, errors.weight) == (5, 2 + 2**20)
 
 
 def test_without_a_rating_it_is_nan():

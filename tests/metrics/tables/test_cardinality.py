@@ -100,7 +100,10 @@ def test_copies_and_arrays_are_independent() -> None:
 
 
 def test_a_bit_of_storage_for_each_row() -> None:
-    assert state(TouchedOptions(1001), [1000]).arrays()["bits"].nbytes == 126
+    for size, nbytes in (1001, 126), (1000, 125):
+        found = state(TouchedOptions(size), [size - 1])
+        assert found.arrays()["bits"].nbytes == nbytes
+        assert_equal_states(TouchedRows.from_arrays(found.arrays()), found)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +154,10 @@ def test_tables_up_to_a_size_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"size": 0}, {"size": 9, "precision": 3}, {"size": 9, "exact_rows": -1}]
+    "options", [{"size": 0}, {"precision": 3}, {"precision": 19}, {"exact_rows": -1}]
 )
 def test_options_out_of_range(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="is invalid"):
-        TouchedOptions(**options)
+        TouchedOptions(**{"size": 9, **options})
+    TouchedOptions(1, exact_rows=0, precision=4)
+    TouchedOptions(1, precision=18)

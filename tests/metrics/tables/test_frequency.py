@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from itertools import chain
 
@@ -129,6 +130,16 @@ def test_the_bounds_of_a_sample_hold_the_truth() -> None:
     assert ((top.high - top.low)[:5] < truth[:5]).all()
 
 
+def test_the_bounds_of_a_sample_are_those_of_wilson() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    found = state(FrequencyOptions(4, sample_one_in=2), [0, 1, 1, 2, 2, 2] * 20)
+    sampled, top = found.arrays()["counters"], found.top()
+    for row, low, high in zip(top.ids, top.low, top.high, strict=True):
+        test = stats.binomtest(int(sampled[row]), int(sampled.sum()))
+        interval = test.proportion_ci(math.erf(3 / math.sqrt(2)), "wilson")
+        assert (low, high) == pytest.approx((120 * interval.low, 120 * interval.high))
+
+
 def test_the_sample_is_of_all_places_of_a_batch() -> None:
     # Every 16th place is another feature: a sample of every 16th id would see that or nothing.
     batch = np.tile(np.arange(16), 256)
@@ -231,12 +242,15 @@ def test_totals_with_which_counting_cannot_go_on(place: int, number: int) -> Non
         {"width": 8},
         {"sample_one_in": 0},
         {"exact_rows": -1},
-        {"unknown_id": -(2**64)},
+        {"width": 2**17},
+        {"unknown_id": -(2**63) - 1},
     ],
 )
 def test_options_out_of_range(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="is invalid"):
         FrequencyOptions(**{"size": 9, **options})
+    FrequencyOptions(1, unknown_id=-(2**63), sample_one_in=1, exact_rows=0, width=16)
+    FrequencyOptions(1, width=2**16)
 
 
 @pytest.mark.parametrize("size", [64, 2**20, None])
@@ -266,9 +280,11 @@ def test_a_sample_goes_on_after_a_restart() -> None:
 
 
 def test_a_sketch_with_fewer_counters_than_ids_names_only_ids_of_the_table() -> None:
-    top = state(SKETCH, [row for row in range(50) if row != 7]).top(200)
-    assert (top.counts > 0).all()
+    found = state(SKETCH, [row for row in range(50) if row != 7])
+    top = found.top(200)
     assert sorted(top.ids.tolist()) == list(range(50))  # each may have been there
+    assert top.low.max() == 0
+    assert found.top_share(200) == 1.0
 
 
 def test_an_id_that_was_there_once_is_found() -> None:

@@ -40,6 +40,9 @@ def test_the_sample_is_spread_over_the_table(size: int, count: int) -> None:
 def test_the_sample_never_changes() -> None:
     # Other rows would make the drift of a restarted run meaningless.
     assert sample_rows(100_000, 4).tolist() == [7535, 47465, 73110, 89053]
+    for size, count in (0, 4), (4, 0):
+        with pytest.raises(ValueError, match="an int of at least 1"):
+            sample_rows(size, count)
 
 
 def test_it_is_restored_as_it_was_stored() -> None:
@@ -81,6 +84,8 @@ def test_dead_rows() -> None:
     touched = np.ones(20, bool)
     touched[[0, 3]] = False  # rows 0 and 6
     assert found.report(touched)["dead_share"] == 3 / 20
+    later[8] = 0  # it was not at the first snapshot
+    assert state(ROWS, [table, later]).report()["dead_share"] == 3 / 20
 
 
 def test_a_small_change_is_no_death() -> None:
