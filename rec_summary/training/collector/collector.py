@@ -530,6 +530,7 @@ class SummaryCollector(Callback):
         """Writes the last lineage of a run, with its status."""
         run, self._run = self._run, None
         if run is not None:
+            self._recorder.flush()  # a queue that is full would drop the last records
             if self._control.is_due(self._progress.step):
                 self._apply_requests(run)
             if self._recommender is not None:

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import resource
+import threading
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from mindspore.ops.operations import debug_ops
 from mindspore.train import Callback, Model, RunContext
 from mindspore.train import summary_pb2 as their_summary
 
-from rec_summary import RecModel, Retention, SummaryCollector
+from rec_summary import Durability, RecModel, Retention, SummaryCollector
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import list_files
 from rec_summary.records.writing.record import MessageRecord
@@ -520,6 +521,28 @@ def test_under_the_original_rec_model_a_training_step_has_the_name_of_its_networ
     with pytest.raises(KeyboardInterrupt):
         model.online_train(bounded(1), callbacks=[collector, Stop()])
     assert lineage(tmp_path, "train_lineage")[-1].algorithm.network == "ClickNet"
+
+
+def test_a_queue_that_is_full_at_the_end_still_takes_the_last_records(tmp_path, monkeypatch):
+    moves, write = threading.Event(), RunWriter.write
+
+    def slow_write(self, record):
+        moves.wait(PATIENCE_SECS)
+        write(self, record)
+
+    class Recovery(Callback):
+        def on_train_end(self, run_context):
+            threading.Timer(0.2, moves.set).start()
+
+    monkeypatch.setattr(RunWriter, "write", slow_write)
+    collector = SummaryCollector(
+        tmp_path, collect_freq=1, durability=Durability(back_pressure="drop")
+    )
+    click_model().online_train(stream(), callbacks=[Recovery(), collector, Journal(400)])
+    assert collector.troubles["record dropped"] > 100
+    assert statuses(tmp_path)[-1] == "STOPPED"
+    dropped = scalars(tmp_path, "rec_summary/dropped")
+    assert dropped == {400: collector.troubles["record dropped"]}
 
 
 def test_an_interrupted_training_says_what_was_recorded(tmp_path, caplog):
