@@ -94,8 +94,8 @@ class ServedOutput(RunOutput):
     def _pass_batch(self, batch: Batch) -> None:
         """Adds records: scalars and what is shown as it was recorded in columns, others one by one.
 
-        The first record of a series gives it its tag. Unlike in an event file, only the order of
-        the tags matters.
+        The first record of a series gives it its tag, that of scalars before they are added.
+        Unlike in an event file, only the order of the tags matters.
         """
         single = 1  # records that are added one by one: twice as many where series begin densely
         while (count := len(batch)) > 1:
@@ -104,12 +104,15 @@ class ServedOutput(RunOutput):
                 for series, span in batch.series().items()
                 if not self._is_column(*series)
             }
-            new = min((apart[series] for series in apart.keys() - self._converted), default=count)
+            others = {series for series in apart if series[0] != SCALAR}
+            new = min((apart[series] for series in others - self._converted), default=count)
             part = batch.part(0, new)
-            columns = part.series().keys() - apart.keys()
+            if len(others) < len(apart):
+                self._name_scalars(part)
+            columns = part.series().keys() - others
             if columns:
                 self._add_columns(part.only(columns))
-            for record in part.only(apart).records():
+            for record in part.only(others).records():
                 self._write_record(record)
             reached = min(new + single, count)
             for record in batch.part(new, reached).records():
@@ -119,6 +122,15 @@ class ServedOutput(RunOutput):
             single = 2 * single if new <= single else 1
         for record in batch.records():
             self._write_record(record)
+
+    def _name_scalars(self, batch: Batch) -> None:
+        """Gives tags to the series of scalars, in the order in which they begin."""
+        codes, begins = np.unique(batch.table.codes, return_index=True)
+        for code in codes[begins.argsort()].tolist():
+            kind, tag = batch.table.series[code]
+            if kind == SCALAR:
+                for shown_tag in scalar_tags(tag):
+                    self._scalars(shown_tag, kind)
 
     def _is_column(self, kind: str, tag: str) -> bool:
         """Whether the values of a series are added in columns."""

@@ -14,6 +14,7 @@ from tensorboard.data import provider as interface
 
 from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX, RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex
+from rec_summary.tensorboard.provider.served_outputs import ServedOutput
 from rec_summary.tensorboard.provider.served_run import KEPT_SCALARS, ScalarSeries
 from tests.support.boards import blob_key
 from tests.support.corpus import image
@@ -90,6 +91,35 @@ def test_memory_of_scalars_is_bounded_by_the_points_that_are_kept() -> None:
         series.extend(np.array([step]), np.array([0.0]), np.array([0.0]))
     assert _bytes_held(series) - before < 1 << 16
     assert len(series.points(1000)) <= 1000
+
+
+def test_scalars_that_begin_one_after_another_are_added_in_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those whose tag an earlier histogram has get another one, in the order of the records."""
+    values = [
+        [scalar("loss", step), scalar(f"t{step // 40:02}", step), scalar(f"u{step // 40:02}", step)]
+        for step in range(1, 1600)
+    ]
+    values[900].insert(0, histo("t35", [1.0, 2.0]))
+    values[1300].append(histo("t20", [1.0, 2.0]))
+    write_segment(tmp_path / "run", *(event(n, *each) for n, each in enumerate(values, start=1)))
+    singles = []
+    write = ServedOutput._write_record
+    monkeypatch.setattr(
+        ServedOutput,
+        "_write_record",
+        lambda output, record: singles.append(record.step) or write(output, record),
+    )
+    found = _scalars(_provider(tmp_path), None)["run"]
+    assert 0 < len(singles) < 20
+    expected: dict[str, list[float]] = {}
+    for each in values:
+        for value in each:
+            if value.HasField("scalar_value"):
+                tag = "t35/scalars" if value.tag == "t35" else value.tag
+                expected.setdefault(tag, []).append(value.scalar_value)
+    assert {tag: [point.value for point in points] for tag, points in found.items()} == expected
 
 
 def test_only_the_runs_and_tags_that_are_asked_for(tmp_path: Path) -> None:
