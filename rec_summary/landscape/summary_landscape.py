@@ -112,6 +112,7 @@ class SummaryLandscape:
                 ModelMaker,
                 device_target,
                 imported,
+                replayed_samples,
                 sendable,
             )
         except ModuleNotFoundError as error:
@@ -125,6 +126,10 @@ class SummaryLandscape:
         metadata = changed(read_metadata(self._summary_dir), collect_landscape or {})
         target = "CPU" if device_ids is None else device_target()
         rows = os.path.join(metadata.folder, checkpoints.REPLAY_NAME)
+        rows = rows if replay and os.path.exists(rows) else ""
+        if rows:
+            samples = replayed_samples(rows, metadata.num_samples)
+            metadata = replace(metadata, num_samples=samples)
         if parse_engine(engine, jobs).is_cluster:
             callback_fn = sendable(callback_fn)
         elif isinstance(callback_fn, str):
@@ -133,7 +138,7 @@ class SummaryLandscape:
             callback_fn,
             metadata.num_samples,
             device_target=target,
-            replay=rows if replay and os.path.exists(rows) else "",
+            replay=rows,
         )
         devices = tuple(device_ids or ())
         options = Options(seed, parameters, engine, jobs, devices, hessian, tuple(files))

@@ -20,7 +20,7 @@ from rec_summary.landscape.mindspore_model import ModelMaker, imported, sendable
 from rec_summary.tables.frames import load  # noqa: E402
 from rec_summary.values.landscape import Landscape  # noqa: E402
 from tests.support.click_landscape import SAMPLES, parts  # noqa: E402
-from tests.support.nets import Journal, click_model, stream  # noqa: E402
+from tests.support.nets import BATCH, Journal, click_model, stream  # noqa: E402
 
 pytestmark = pytest.mark.mindspore
 
@@ -167,6 +167,22 @@ def test_the_frozen_rows_are_the_samples_and_no_data_set_is_read(
         SummaryLandscape(run).gen_landscapes_with_multi_process(
             without_data, {"landscape_size": 3}, engine="sequential", replay=False
         )
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [(100 * SAMPLES, SAMPLES), (SAMPLES - 1, SAMPLES), (BATCH + 1, 2 * BATCH)],
+    ids=["more than there are", "a part of the last batch", "some batches"],
+)
+def test_a_landscape_says_of_how_many_frozen_rows_it_is(
+    run: Path, tmp_path: Path, asked: int, used: int
+) -> None:
+    changes = {"create_landscape": {"train": False}, "landscape_size": 3, "num_samples": asked}
+    SummaryLandscape(run).gen_landscapes_with_multi_process(
+        without_data, changes, engine="sequential", output=tmp_path / "records"
+    )
+    (found,) = load(tmp_path / "records").landscapes()
+    assert found.landscape.samples == used
 
 
 def test_frozen_rows_that_cannot_be_read(tmp_path: Path) -> None:
