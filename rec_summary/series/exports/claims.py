@@ -8,17 +8,20 @@ them. The next exporter removes the files of one that was killed.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import filelock
 
 from rec_summary.errors import DestinationError, os_errors_as, three_part, verbatim
-from rec_summary.records.files import FILE_MODE, read_plain, write_atomically
+from rec_summary.records.files import FILE_MODE, open_plain, read_plain, write_atomically
 from rec_summary.records.locks import file_lock
 from rec_summary.series.text import printable
 
@@ -27,6 +30,7 @@ _NAME: Final = re.compile(
     r"\.rec_summary-export\.(?P<token>[0-9a-f]{16})\.(?:runs|tmp|lock|lock\.soft)"
 )
 _WAIT_SECS: Final = 60.0  # for an exporter that describes many runs
+_POLL_SECS: Final = 0.05
 _MOST_BYTES: Final = 1 << 28
 
 
@@ -118,8 +122,28 @@ class Claims:
                     lines = read_plain(name, _MOST_BYTES, dir_fd=self._fd).splitlines()
                     yield os.path.join(self._path, name), {str(json.loads(line)) for line in lines}
                 continue
-            self._remove(token)
+            self._await_workers(token)
             lock.release()
+
+    def _await_workers(self, token: str) -> None:
+        """Removes the files of an exporter that is gone; returns when its workers have ended.
+
+        They write until they find its `mark` gone, and hold a lock on it (see `held`).
+        """
+        try:
+            fd = open_plain(os.path.basename(self._path_of(token, "runs")), dir_fd=self._fd)
+        except OSError:  # it had no runs
+            self._remove(token)
+            return
+        try:
+            self._remove(token)
+            end = time.monotonic() + _WAIT_SECS
+            while not _flock(fd, fcntl.LOCK_EX):
+                if time.monotonic() > end:
+                    raise self._in_use("workers of one that was killed go on")
+                time.sleep(_POLL_SECS)
+        finally:
+            os.close(fd)
 
     def _remove(self, token: str) -> None:
         for end in ("runs", "tmp", "lock"):
@@ -135,6 +159,30 @@ class Claims:
 
     def _path_of(self, token: str, end: str) -> str:
         return os.path.join(self._path, f".rec_summary-export.{token}.{end}")
+
+
+@contextlib.contextmanager
+def held(mark: str) -> Iterator[None]:
+    """Makes the next exporter wait for this worker, if the one with this mark is killed.
+
+    Raises:
+        OSError: The mark is gone.
+    """
+    fd = open_plain(mark)
+    try:
+        _flock(fd, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _flock(fd: int, kind: int) -> bool:
+    """Locks a file; returns False if another process holds its lock."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except OSError as error:  # a file system without locks has nobody to wait for
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
 
 
 def unusable(what: str, path: str) -> contextlib.AbstractContextManager[None]:

@@ -15,6 +15,7 @@ from rec_summary.engines.units import check_failures, is_here, need_shared, run_
 from rec_summary.errors import ArgumentError, DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.discovery.run_poller import RunPoller
+from rec_summary.series.exports.claims import held
 from rec_summary.series.exports.following import INTERVAL_SECS, Follower, places_followed
 from rec_summary.series.options import ExportOptions, Selection, chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
@@ -282,7 +283,8 @@ def _export_one(
     what = f"the log directory of the run {run.name}"
     need_shared(mark, what, exists=os.path.exists)
     report, has_records = Report(), False
-    with LogDir(path, lock=False) as logdir:
+    with held(mark), LogDir(path, lock=False) as logdir:
+        need_shared(mark, what, exists=os.path.exists)  # nobody has waited before it was held
         destination, experiment = (
             Destination(names, logdir, report, options),
             ExperimentFile(logdir),

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import multiprocessing
+import os
 import resource
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
 from rec_summary.errors import DestinationError
-from rec_summary.series.exports.claims import LOCK_NAME
+from rec_summary.series.exports.claims import LOCK_NAME, held
 from rec_summary.series.exports.directory import ExportDirectory
+from tests.support.waiting import eventually
 
 
 def test_claims_that_a_full_disk_has_refused_are_made_again(tmp_path: Path) -> None:
@@ -29,4 +33,34 @@ def test_claims_that_a_full_disk_has_refused_are_made_again(tmp_path: Path) -> N
         first.claim(["b" * 100])
         with pytest.raises(DestinationError, match=r"the run b+;"):
             second.claim(["b" * 100])
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK_NAME]
+
+
+def _claim_and_die(folder: str) -> None:
+    directory = ExportDirectory(folder).__enter__()
+    directory.claim(["a"])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_export_waits_for_the_workers_of_one_that_was_killed(tmp_path: Path) -> None:
+    killed = multiprocessing.get_context("spawn").Process(
+        target=_claim_and_die, args=[str(tmp_path)]
+    )
+    killed.start()
+    killed.join()
+    [mark] = tmp_path.glob("*.runs")
+    claimed = threading.Event()
+
+    def claim() -> None:
+        with ExportDirectory(str(tmp_path)) as other:
+            other.claim(["a"])
+            claimed.set()
+
+    with held(str(mark)):
+        thread = threading.Thread(target=claim)
+        thread.start()
+        eventually(lambda: not mark.exists())  # so the worker ends
+        assert not claimed.wait(0.3)
+    thread.join()
+    assert claimed.is_set()
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_NAME]
