@@ -58,6 +58,8 @@ class StepInputs(NamedTuple):
         seconds: From the end of the previous step to the end of this one; NaN for the first step.
         waited: The part of `seconds` in which training waited for data.
         now: The time of the step, in seconds since 1970.
+        steps: How many steps these are in all: with data sink, one call trains several, and the
+            values are those of the last one.
     """
 
     values: dict[Any, Any]
@@ -65,6 +67,7 @@ class StepInputs(NamedTuple):
     seconds: float
     waited: float
     now: float
+    steps: int = 1
 
     @property
     def nbytes(self) -> int:

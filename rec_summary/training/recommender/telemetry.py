@@ -119,7 +119,8 @@ class RecommenderTelemetry:
         # The first step compiles the network.
         seconds = max(ended - self._ended, waited) if self._is_compiled else math.nan
         self._is_compiled = True
-        batch = StepInputs(values, samples, seconds, waited, time.time())
+        steps = max(step - self._step, 1)
+        batch = StepInputs(values, samples, seconds, waited, time.time(), steps)
         self._ended, self._step = ended, step
         if self._nbytes <= _MOST_BYTES:
             if len(self._batches) - self._owned >= _MOST_TENSOR_STEPS:

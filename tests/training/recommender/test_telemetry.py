@@ -19,6 +19,7 @@ from mindspore.train import Callback, Model
 
 from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, Task, TrainStep
 from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.throughput import Throughput
 from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.counting import persistence
@@ -209,6 +210,30 @@ def test_weights_that_lose_digits_are_reported(weight, warned) -> None:
 def test_the_first_step_has_no_part_in_the_pace(tmp_path) -> None:
     train(tmp_path, RecommenderMetrics(report_steps=1), steps=2)
     assert list(scalars(tmp_path, "recommender/throughput/steps_per_second")) == [2]
+
+
+def test_with_data_sink_each_step_of_a_call_counts(tmp_path, monkeypatch) -> None:
+    """On a device, MindSpore calls hooks once for several steps. Here, the others are left out."""
+
+    class OfSink(SummaryCollector):
+        def on_train_step_end(self, run_context) -> None:
+            if run_context.original_args()["cur_step_num"] % 5 == 0:
+                super().on_train_step_end(run_context)
+
+    counted = []
+    add_steps = Throughput.add_steps
+
+    def counting(self, samples, seconds, waited) -> None:
+        counted.extend(seconds)
+        add_steps(self, samples, seconds, waited)
+
+    monkeypatch.setattr(Throughput, "add_steps", counting)
+    network = Scorer()
+    model = Model(TrainStep(network, nn.SGD(network.trainable_params(), 0.1)))
+    collector = OfSink(tmp_path, recommender=RecommenderMetrics(report_steps=10))
+    model.train(1, bounded(20), [collector], dataset_sink_mode=False)
+    assert len(counted) == 15  # without the first call, which compiles
+    assert counted[:5] == [counted[0]] * 5
 
 
 def test_labels_that_are_ratings_are_reported_with_the_remedy(tmp_path, caplog) -> None:
