@@ -148,16 +148,20 @@ def test_what_a_rule_means(text: str, rule: Rule) -> None:
         ("loss > 1 for 5", 13, "a time"),
         ("loss > 1 for 5 weeks", 15, "a time"),
         ("loss > 1 for 0m", 13, "positive"),
+        ("loss > 1 for 1e999m", 13, "positive"),
         ("loss > 1 for 5 steps", 15, "a time"),
         ("loss > 1 for 5m for 5m", 16, "the end"),
         ("loss drops within 5m", 11, "positive amount"),
         ("loss drops 0% within 5m", 11, "positive amount"),
+        ("loss drops 1e999 within 5m", 11, "positive amount"),
         ("loss drops 5% for 5m", 14, "`within`"),
         ("auc drops 5 within 1d", 10, "a percentage such as `5%`, or an amount below 1"),
         ("*[Aa][Uu][Cc]* drops 1 within 1d", 21, "a percentage such as `1%`"),
         ("eval/val_AUC_2 rises 2.5 within 9h", 21, "a percentage such as `2.5%`"),
         ("loss no data for 5m for 5m", 20, "a time of its own"),
         ("for > 1", 0, "quotation marks"),
+        ("#loss > 1", 0, "quotation marks"),
+        ("hot: loss: > 1", 5, "quotation marks"),
         ("loss > 1 and auc < 1", 9, "write several rules instead"),
         ("loss > 1 for 5m OR auc < 1", 16, "write several rules instead"),
         ("(loss > 1)", 0, "write several rules instead"),
@@ -178,6 +182,17 @@ def test_a_mistake_is_pointed_at(text: str, column: int, expected: str) -> None:
     assert expected in first.partition("Expected: ")[2]
     place = caret.index("^")
     assert excerpt[place : place + 1] == text[column : column + 1]
+
+
+def test_of_a_long_rule_the_part_around_the_mistake_is_shown() -> None:
+    text = "a" * 50 + " high " + "b" * 50
+    with pytest.raises(RuleError) as caught:
+        parse(text)
+    _, excerpt, caret = str(caught.value).split("\n")
+    assert (excerpt, caret) == (f"  …{text[15:87]}…", " " * 39 + "^")
+    with pytest.raises(RuleError, match="Received: nothing more") as caught:
+        parse("loss >")
+    assert str(caught.value).split("\n")[1] == "  loss >"
 
 
 @pytest.mark.parametrize("tag", ["auctions", '"auc"'])

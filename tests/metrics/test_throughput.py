@@ -78,11 +78,13 @@ def test_quantiles_of_lag_are_within_a_percent(lags: list[float]) -> None:
 
 def test_events_in_the_future_are_counted() -> None:
     found = Throughput()
-    found.add_events([NOW + 7, NOW - 1, NOW - 2, NOW - 3], NOW)
+    found.add_events([NOW - 3, NOW - 2], NOW)
+    found.add_events([NOW + 7, NOW], NOW)
     report = found.report()
     assert report["freshness/future_share"] == 0.25
     assert report["freshness/watermark_age"] == -7
     assert found._lags.quantile(0.0) == -7.0
+    assert found.arrays()["events"].tolist() == [NOW - 3, NOW + 7, NOW]
 
 
 def test_of_nothing_nothing_is_known() -> None:
