@@ -4,6 +4,7 @@ import math
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,9 @@ def _short_files(folder: Path) -> list[RecordFile]:
     write(folder / "bad", b"?" + damaged[1:])
     write(folder / "lost", damaged[:500] + b"?" + damaged[501:])
     write(folder / "tiny", damaged[:100])
+    changed = bytearray(damaged)
+    changed[damaged.index(frame(runs[0][20].SerializeToString())[12:]) + 9] ^= 1  # still an event
+    write(folder / "changed", changed)
     return [record_file(path) for path in sorted(folder.glob("*/*"))]
 
 
@@ -216,9 +220,10 @@ def test_files_that_are_scanned_together_are_read_as_each_by_itself(tmp_path: Pa
     files = _short_files(tmp_path)
     scanned = scan_together(files)
     names = sorted(Path(path).parent.name for path in scanned)
-    assert names == ["0", "1", "2", "3", "4", "lost"]
+    assert names == ["0", "1", "2", "3", "4", "changed", "lost"]
     for file in files:
         assert _read(file, scanned.get(file.path)) == _read(file)
+        assert _read(replace(file, scanned=scanned.get(file.path))) == _read(file)
 
 
 def test_a_file_that_changes_after_it_was_scanned_is_read_as_it_is(tmp_path: Path) -> None:
