@@ -177,6 +177,8 @@ def list_tree(url: Url, what: str = SOURCE) -> list[Entry]:
         fs.invalidate_cache()
         try:
             listed = fs.find(root, detail=True)
+            if not listed:  # `find` leaves out directories that it cannot list
+                fs.ls(root)
         except FileNotFoundError:
             listed = {}
     entries = []

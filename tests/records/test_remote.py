@@ -180,6 +180,17 @@ def test_an_empty_place_is_a_mistake(place: tuple[Url, Any, str]) -> None:
         find_runs(place[0])
 
 
+def test_a_place_that_cannot_be_listed_is_not_an_empty_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError("nobody listens there")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.ls", refuse)
+    with pytest.raises(SourceError, match="nobody listens there"):
+        list_tree(Url("memory://server/records"))
+
+
 def test_names_that_lead_elsewhere_are_left_out(
     place: tuple[Url, Any, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
