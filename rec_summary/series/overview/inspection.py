@@ -42,8 +42,8 @@ class RunSummary:
         nbytes: The size of the record files.
         first_time: The earliest time of a record, in seconds since the epoch.
         last_time: The latest time of a record.
-        first_step: The lowest step.
-        last_step: The highest step.
+        first_step: The lowest step of a value that no restart supersedes.
+        last_step: The highest one.
         records: The number of records by kind.
         tags: The tags, by kind and name.
         silent_since: The time of the last record of a run that should be running and gives no sign
@@ -123,9 +123,6 @@ def _inspect(run: Run, history: History, report: Report, selection: Selection) -
                 for record in batch.records():
                     take(lineages.setdefault(file.name.rank, Lineage()), record, report)
             elif batch.kind == SUMMARY:
-                steps = batch.steps[wanted]
-                summary.first_step = _least(summary.first_step, int(steps.min()))
-                summary.last_step = _greatest(summary.last_step, int(steps.max()))
                 tags.take(file.name.rank, history.in_force(batch).select(selection))
     tags.release()
     summary.records = dict(sorted(records.items()))
@@ -133,6 +130,8 @@ def _inspect(run: Run, history: History, report: Report, selection: Selection) -
         tags.found.values(),
         key=lambda tag: (tag.tag.startswith(HEALTH), tag.kind != "scalar", tag.kind, tag.tag),
     )
+    summary.first_step = min((tag.first_step for tag in summary.tags), default=None)
+    summary.last_step = max((tag.last_step for tag in summary.tags), default=None)
     _add_lineages(
         summary, run, lineages, max((writer.last for writer, _ in history.files), default=0.0)
     )

@@ -14,6 +14,7 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.report import Report
+from tests.support import record_dirs
 from tests.support.command import PROGRAM, flat, on_terminal, run
 from tests.support.corpus import losses, put
 from tests.support.record_dirs import (
@@ -59,6 +60,17 @@ def test_inspect_tells_apart_two_writers_and_puts_scalars_first(tmp_path: Path) 
     found = list(inspect_run(run))
     assert [(each.run, each.last_step) for each in found] == [("run", 199), ("run/writer_2", 98)]
     assert [each.tag for each in found[0].tags] == ["loss", "z", "a", "rec_summary/bytes"]
+
+
+def test_the_steps_of_a_run_are_those_that_no_restart_supersedes(tmp_path: Path) -> None:
+    for first, last, begin in ((1, 9, 0.0), (3, 5, 60.0)):
+        steps = range(first, last + 1)
+        events = [event(n, scalar("loss", n), at=record_dirs.START + begin + n) for n in steps]
+        write_segment(tmp_path / "run", *events)
+    [run] = find_runs(tmp_path)
+    [found] = inspect_run(run)
+    assert (found.first_step, found.last_step) == (1, 5)
+    assert [(each.first_step, each.last_step) for each in found.tags] == [(1, 5)]
 
 
 def test_each_writer_has_its_problems_however_many_another_has(tmp_path: Path) -> None:
