@@ -46,9 +46,9 @@ def crc32c(data: bytes | memoryview, before: int = 0) -> int:
     return crc
 
 
-def masked_crc32c(data: bytes | memoryview) -> int:
+def masked_crc32c(data: bytes) -> int:
     """Returns the masked CRC-32C of `data`."""
-    crc: int = masked(crc32c(data))
+    crc: int = masked(google_crc32c.value(data))
     return crc
 
 
@@ -66,6 +66,6 @@ def unpack_header(header: bytes) -> int | None:
     return length if masked_crc32c(header[:8]) == crc else None
 
 
-def footer_matches(payload: bytes | memoryview, footer: bytes | memoryview) -> bool:
+def footer_matches(payload: bytes, footer: bytes) -> bool:
     """Whether the 4 bytes after a payload are its checksum."""
     return footer == _CRC.pack(masked_crc32c(payload))

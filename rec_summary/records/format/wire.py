@@ -42,9 +42,7 @@ def varint(number: int) -> bytes:
     return bytes(parts)
 
 
-def read_varint(
-    data: bytes | memoryview, at: int, end: int, *, shortest: bool = False
-) -> tuple[int, int]:
+def read_varint(data: bytes, at: int, end: int, *, shortest: bool = False) -> tuple[int, int]:
     """Reads an integer; returns it and the offset after it.
 
     Args:

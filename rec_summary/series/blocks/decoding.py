@@ -6,7 +6,7 @@ import functools
 import math
 import struct
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rec_summary._pb.summary_pb2 import Event, Summary
@@ -24,13 +24,6 @@ _VALUE: Final = wire.number_of(Summary, "value")
 _ENCODED_IMAGE: Final = wire.number_of(Summary.Image, "encoded_image")
 _EVENT: Final = wire.Fields(Event)
 _IMAGE: Final = wire.Fields(Summary.Image)
-_DOUBLE: Final = struct.Struct("<d")
-_NUMBER, _TEXT, _REST = range(3)  # what a field holds: here, the rest of the record
-_WALL_TIME: Final = 0x09  # a key
-_PICTURE: Final = (  # the keys that follow in a record of a picture
-    *((0x10, _NUMBER), (0x2A, _REST), (0x0A, _REST), (0x0A, _TEXT), (0x22, _REST)),
-    *((0x08, _NUMBER), (0x10, _NUMBER), (0x18, _NUMBER), (0x22, _REST)),
-)
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _PNG_SIZE: Final = struct.Struct(">8s4x4sII")  # the signature, then the header chunk
 MOST_STEPS: Final = 1 << 35
@@ -44,18 +37,14 @@ class DecodedRecord(NamedTuple):
         step: Above 0.
         series: Its series, in order, each once.
         scalars: The values of the scalars among them.
-        event: The record; None if it has the same bytes in an event file.
+        event: The record.
     """
 
     wall_time: float
     step: int
     series: tuple[Series, ...]
     scalars: list[float]
-    event: Event | None
-
-    def is_complete(self) -> bool:
-        """Whether all required fields are there. It takes longer than decoding."""
-        return self.event is None or self.event.IsInitialized()
+    event: Event
 
 
 class Layout(NamedTuple):
@@ -75,7 +64,8 @@ class Layout(NamedTuple):
 def decode(payload: bytes) -> DecodedRecord | None:
     """Decodes a record; None if it is no summary, or one that a block cannot hold.
 
-    Required fields may be missing, see `DecodedRecord.is_complete`.
+    Required fields may be missing: protobuf takes longer to look for those of all buckets than to
+    decode them.
     """
     try:
         event = Event.FromString(payload)
@@ -96,40 +86,6 @@ def decode(payload: bytes) -> DecodedRecord | None:
     if not series or len(set(series)) < len(series):
         return None
     return DecodedRecord(wall_time, step, tuple(series), scalars, event)
-
-
-def decode_picture(payload: memoryview) -> DecodedRecord | None:
-    """Decodes a record of a PNG alone that an event file has in the same bytes; else None.
-
-    All but the picture is read in the place where it is; protobuf would copy the picture.
-    """
-    end = len(payload)
-    if end < _PNG_SIZE.size + 9 or payload[0] != _WALL_TIME:
-        return None
-    tag, at, numbers = "", 9, []
-    for key, holds in _PICTURE:
-        if at >= end or payload[at] != key:
-            return None
-        number, at = wire.read_varint(payload, at + 1, end, shortest=True)
-        if holds == _REST and at + number != end:
-            return None
-        if holds == _TEXT:
-            try:
-                tag = str(payload[at : at + number], "utf-8")
-            except UnicodeDecodeError:
-                return None
-            at += number
-        elif holds == _NUMBER:
-            numbers.append(number)
-    step, *size = numbers
-    [wall_time] = _DOUBLE.unpack_from(payload, 1)
-    if not 0 < step < MOST_STEPS or not math.isfinite(wall_time) or not wall_time:
-        return None
-    if not 0 < len(tag) <= LONGEST_TAG or not _is_plain(
-        bytes(payload[at : at + _PNG_SIZE.size]), size
-    ):
-        return None
-    return DecodedRecord(wall_time, step, ((IMAGE, sys.intern(tag)),), [], None)
 
 
 def layout_of(payload: bytes) -> Layout | None:
@@ -157,15 +113,12 @@ def encode_events(records: Sequence[DecodedRecord]) -> list[bytes | None]:
     The histograms of all records are converted together.
 
     Returns:
-        For each its bytes, none if they are those of the record; None if a value has to be
-        converted by itself.
+        For each its bytes; None if a value has to be converted by itself.
     """
-    events = [record.event for record in records]
     histograms = [
         value.histogram
-        for event in events
-        if event is not None
-        for value in event.summary.value
+        for record in records
+        for value in record.event.summary.value
         if value.HasField(HISTOGRAM)
     ]
     converted = iter(convert(histograms))
@@ -174,8 +127,6 @@ def encode_events(records: Sequence[DecodedRecord]) -> list[bytes | None]:
 
 def _encode(record: DecodedRecord, converted: Iterator[bytes | None]) -> bytes | None:
     """Returns an event; `converted` has its histograms next. A picture is copied once."""
-    if record.event is None:
-        return b""
     summary: list[bytes] = []
     is_whole = record.wall_time != 0  # an event has no field for a time of 0
     for (kind, tag), value in zip(record.series, record.event.summary.value, strict=True):
@@ -204,21 +155,12 @@ def _tag(tag: str) -> bytes:
 def _plain_image(image: Summary.Image) -> list[bytes]:
     """Returns the field of a PNG that can be shown, with its size and channels; else nothing."""
     encoded = image.encoded_image
+    declared = png_size(encoded)
     size = {name: getattr(image, name) for name in ("height", "width", "colorspace")}
-    if not _is_plain(encoded, size.values()):
+    if min(size.values()) <= 0 or declared is None or declared[0] * declared[1] > MOST_PIXELS:
         return []
     content = [_IMAGE(**size), *wire.message_field(_ENCODED_IMAGE, [encoded])]
     return wire.message_field(_SHOWN_IMAGE, content)
-
-
-def _is_plain(encoded: bytes, stated: Collection[int]) -> bool:
-    """Whether this begins a PNG that can be shown, beside such a height, width and channels."""
-    declared = png_size(encoded)
-    return (
-        0 < min(stated) <= max(stated) < 1 << 31
-        and declared is not None
-        and declared[0] * declared[1] <= MOST_PIXELS
-    )
 
 
 def png_size(data: bytes) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ of each number. In a training, thousands of records differ only in their time, s
 records are grouped by their fixed bytes, and checked and converted as columns: a few dozen
 operations of NumPy do for thousands of records. All other records are taken one by one: decoded
 by protobuf, and where events of an event file are asked for, their histograms are converted
-together. A record of a picture alone is not copied: it is the same in an event file.
+together.
 
 Checksums of many records are compared with one: a CRC is linear, so that all byte strings of one
 length, each with its own CRC after it, have the same CRC. Records of one length, one after the
@@ -33,7 +33,6 @@ from rec_summary.series.blocks.decoding import (
     DecodedRecord,
     Layout,
     decode,
-    decode_picture,
     encode_events,
     layout_of,
 )
@@ -250,7 +249,10 @@ class _Scan:
                 for start in range(0, len(records), _ROWS):
                     self._take_length(records[start : start + _ROWS], size)
         if self._poor <= _MOST_POOR:
-            self._take_others()
+            others = np.flatnonzero(self._group < 0)
+            groups = np.maximum(sizes[others], _LARGE).cumsum() // _DECODED
+            for records in np.split(others, np.flatnonzero(np.diff(groups)) + 1):
+                self._take_others(records)
         table = self._table()
         return ScannedRecords(
             bounds=self._bounds,
@@ -370,44 +372,38 @@ class _Scan:
         self._group[records] = group = self._groups.setdefault(series, len(self._groups))
         self._taken.append((records, group, scalars))
 
-    def _take_others(self) -> None:
-        """Takes what is left, record by record."""
-        others = np.flatnonzero(self._group < 0)
-        groups = np.maximum(np.diff(self._bounds)[others], _LARGE).cumsum() // _DECODED
-        alike: dict[tuple[Series, ...], list[tuple[Any, ...]]] = {}
-        for records in np.split(others, np.diff(groups).nonzero()[0] + 1):
-            for number, record in self._decoded(records):
-                row = number, record.step, record.wall_time, record.scalars
-                alike.setdefault(record.series, []).append(row)
-        for series, rows in alike.items():
-            if series in self._groups or len(self._groups) < _MOST_LAYOUTS:
-                numbers, steps, wall_times, scalars = map(np.array, zip(*rows, strict=True))
-                self._put(numbers, series, steps, wall_times, scalars.astype(np.float32))
-
-    def _decoded(self, records: Integers) -> list[tuple[int, DecodedRecord]]:
+    def _take_others(self, records: Integers) -> None:
         """Decodes records one by one, and makes events of an event file of them together."""
-        decoded: list[tuple[int, DecodedRecord]] = []
-        view = memoryview(self._buffer)
+        decoded: list[tuple[int, bytes, DecodedRecord]] = []
         begins = (self._at + self._bounds[records]).tolist()
         ends = (self._at + self._bounds[1:][records]).tolist()
         for number, begin, end in zip(records.tolist(), begins, ends, strict=True):
             footer = end - framing.FOOTER_BYTES
-            payload = view[begin + framing.HEADER_BYTES : footer]
-            if framing.footer_matches(payload, view[footer:end]):
-                record = decode_picture(payload) or decode(bytes(payload))
+            payload = self._buffer[begin + framing.HEADER_BYTES : footer]
+            if framing.footer_matches(payload, self._buffer[footer:end]):
+                record = decode(payload)
                 # Only what has all required fields becomes an event.
-                if record is not None and (self._data is not None or record.is_complete()):
-                    decoded.append((number, record))
-        if self._data is None:
-            return decoded
-        known = []
-        events = encode_events([record for _, record in decoded])
-        for (number, record), event in zip(decoded, events, strict=True):
-            if event is not None:
-                known.append((number, record))
-                if event:
+                if record is not None and (self._data is not None or record.event.IsInitialized()):
+                    decoded.append((number, payload, record))
+        if self._data is not None:
+            events = encode_events([record for _, _, record in decoded])
+            known = [
+                (*each, event)
+                for each, event in zip(decoded, events, strict=True)
+                if event is not None
+            ]
+            for number, payload, _, event in known:
+                if event != payload:
                     self._larger[number] = framing.frame(event)
-        return known
+            decoded = [(number, payload, record) for number, payload, record, _ in known]
+        alike: dict[tuple[Series, ...], list[tuple[Any, ...]]] = {}
+        for number, _, record in decoded:
+            row = number, record.step, record.wall_time, record.scalars
+            alike.setdefault(record.series, []).append(row)
+        for series, rows in alike.items():
+            if series in self._groups or len(self._groups) < _MOST_LAYOUTS:
+                numbers, steps, wall_times, scalars = map(np.array, zip(*rows, strict=True))
+                self._put(numbers, series, steps, wall_times, scalars.astype(np.float32))
 
     def _convert(
         self, records: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], layout: Layout

@@ -204,21 +204,6 @@ def test_what_is_flushed_is_in_the_file(logdir: LogDir, tmp_path: Path) -> None:
     file.close(Report())
 
 
-@pytest.mark.parametrize("size", [3, 1 << 18])
-def test_pieces_of_a_buffer_that_is_used_again(logdir: LogDir, tmp_path: Path, size: int) -> None:
-    file, buffer = opened(logdir), bytearray(b"x" * size)
-    file.write_framed([b"a", memoryview(buffer)])
-    buffer[:] = b"y" * size
-    file.write_framed([memoryview(buffer), b"b"])
-    buffer[:] = b"z" * size
-    file.settle()
-    expected = b"a" + b"x" * size + b"y" * size + b"b"
-    assert content(tmp_path) == expected
-    assert file.position.checksum == crc32c(expected)
-    assert (file.position.size, file.position.last) == (len(expected), len(expected) - 1)
-    file.close(Report())
-
-
 def test_large_parts_do_not_wait_for_a_flush(logdir: LogDir, tmp_path: Path) -> None:
     file = opened(logdir)
     file.write_framed([bytes(1 << 20)])
