@@ -246,15 +246,16 @@ class EventFile:
         if os.fstat(file.fileno()).st_size < written:
             raise OSError("another program has shortened it")
         present = os.pread(file.fileno(), self._held_bytes, written)
+        rest = self._held
         if present:
-            held = b"".join(self._held)
+            held = b"".join(rest)
             if not held.startswith(present):
                 self._cut(file, written)
                 present = b""
-            self._held = [held[len(present) :]]
+            rest = [held[len(present) :]]
         file.seek(written + len(present))
         writer = io.BufferedWriter(file, _BUFFER_BYTES)
-        writer.writelines(self._held)
+        writer.writelines(rest)
         writer.flush()
         writer.detach()
 

@@ -410,3 +410,20 @@ def test_a_full_disk_is_reported(logdir: LogDir) -> None:
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     file.close(Report())
+
+
+def test_a_write_that_failed_is_done_again(logdir: LogDir, tmp_path: Path) -> None:
+    append(logdir, b"abc", b"def", b"gh", settle=False)
+    file = opened(logdir, 3)
+    file.write_framed([b"def", b"ghi"])
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
+    try:
+        with pytest.raises(DestinationError, match="the event file in"):
+            file.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    file.flush()
+    assert content(tmp_path) == b"abcdefghi"
+    file.close(Report())
+    assert not file.replaced
