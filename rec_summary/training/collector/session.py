@@ -22,6 +22,7 @@ from rec_summary.training.step_view import StepView, losses
 STOPPED_BY: Final = "rec-summary control"  # in the reason why a training has stopped
 
 _REASON_CHARS: Final = 500
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
 _AFTER_TRACEBACK: Final = "- Dataset Pipeline Error Message:"
 _MOST_TENSOR_STEPS: Final = 20  # in a run of known length
 _TENSOR_STEPS_PER_OCTAVE: Final = 10
@@ -257,11 +258,15 @@ def reason_of(error: BaseException) -> str:
     """Returns the class of an error and the line of its message that says what happened.
 
     MindSpore's messages may begin with headings, such as `- Kernel select failed:`, between rulers.
-    An exception of the user's function in a data set is the last line of its traceback.
+    An exception of the user's function in a data set is below the frames of its traceback.
     """
+    traceback, in_dataset, _ = str(error).partition(_AFTER_TRACEBACK)
+    _, has_frames, last = traceback.rpartition(_TRACEBACK)
+    if in_dataset and has_frames:
+        for line in last.splitlines():  # frames are indented, and a message may have more lines
+            if line[:1].strip():
+                return line[:_REASON_CHARS]
     lines = [line.strip() for line in str(error).splitlines() if line.strip().strip("- ")]
-    if _AFTER_TRACEBACK in lines[1:]:
-        return lines[lines.index(_AFTER_TRACEBACK) - 1][:_REASON_CHARS]
     below = [line for line in lines if not line.startswith("- ")]
     text = ": ".join([type(error).__name__, *(below or lines)[:1]])
     return text[:_REASON_CHARS]
