@@ -119,7 +119,7 @@ class _Watcher:
         self._reported = 0  # problems
         self._readers: dict[str, WatchedRun] = {}  # by the paths of runs
         self._names: dict[str, str] = {}  # the names of runs, by their paths; they stay
-        self._gone: list[str] = []  # the paths of runs that may come back
+        self._gone: list[str] = []  # the paths of runs that the next poll may find again
         self._is_late, self._took = False, 0.0  # the last reading
 
     def _now(self) -> float:
@@ -188,12 +188,12 @@ class _Watcher:
         self._is_late, self._took = took > _LONG_SECS and not is_usual, took
 
     def _forget_the_gone(self) -> Iterator[Transition]:
-        self._gone += self._poller.gone()
+        before, self._gone = self._gone, self._poller.gone()
         source = self._poller.source
-        if not self._gone or not (isinstance(source, Url) or os.path.isdir(source)):
+        if not (isinstance(source, Url) or os.path.isdir(source)):
+            self._gone += before
             return  # the file system may be away, which does not end a training
-        gone, self._gone = self._gone, []
-        for path in gone:
+        for path in before:  # it may have come back after this poll: the next one tells
             if path in self._poller or path not in self._readers:
                 continue
             del self._readers[path]

@@ -37,7 +37,7 @@ UNHARMED = (  # training comes to its end, and all steps are recorded
 )
 ENDED = {  # by what: training ends early, all steps until then are recorded
     "error in callback": ("FAILED", "ZeroDivisionError", 1),
-    "error in dataset": ("FAILED", "RuntimeError", 1),
+    "error in dataset": ("FAILED", "ZeroDivisionError", 1),
     "error in network": ("FAILED", "ZeroDivisionError", 1),
     "sys exit": ("STOPPED", "SystemExit(3)", 3),
 }
