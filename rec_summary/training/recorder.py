@@ -229,11 +229,14 @@ class Recorder:
             counts["queue_length"] = writer.take_longest()
         return counts
 
-    def close(self) -> None:
-        """Writes the queued records and closes the files. You may call it at any time."""
+    def close(self, timeout: float = CLOSE_SECS) -> None:
+        """Writes the queued records and closes the files. You may call it at any time.
+
+        It waits for at most `timeout` seconds.
+        """
         writer = self._writer
         if writer is not None:
-            writer.close()
+            writer.close(timeout)
             self._failed = not writer.flush(0)
             self._before = self.counters()
             self._writer = self._files = None
