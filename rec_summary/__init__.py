@@ -6,9 +6,9 @@
         stream, callbacks=[SummaryCollector("records")]
     )
 
-then `rec-summary export records logs` and `tensorboard --logdir logs`.
+Then `rec-summary view records` shows them in TensorBoard.
 
-Public names resolve when they are first used: importing this package loads neither
+Public names are loaded when they are first used: importing this package loads neither
 MindSpore nor TensorBoard.
 """
 

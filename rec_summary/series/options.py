@@ -123,7 +123,7 @@ class ExportOptions:
         max_points: At most so many values of a series. Of scalars, the first, minimum, maximum
             and last of each bucket are kept (M4), NaN and infinities among them, so that no
             peak is lost; of everything else, values at even distances. None means all.
-        tensors: `npy` writes each recorded tensor to a file of its own besides.
+        tensors: `npy` also writes each recorded tensor to a file of its own.
         ranks: The ranks that are shown one by one beside what all ranks have in common, such as
             `3,7,16-31` or `all`. None means all where there are at most eight, else the first one.
     """

@@ -91,10 +91,10 @@ def follow_dataset(
         options: Which values; of `ranks`, only those. With other options than before, a run is
             exported from its beginning.
         runs: A pattern for `fnmatch`; only runs whose names match are exported.
-        every: New values are written at most so long after they were read, in seconds. Each time
-            is a part of its own, until the day has ended or has 256 of them.
-        interval: How long to wait between two looks at the records, in seconds.
-        reported: Called with the report so far after each look that found something.
+        every: The longest time from reading a value to writing it, in seconds. Each write is a
+            file; the files of a day are merged when the day has ended or has 256 of them.
+        interval: How long to wait between two polls, in seconds.
+        reported: Called with the report so far after each poll that found something.
         poller: What finds the runs, if they have been listed before.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The groups of tags that few people look at.
+"""The groups that TensorBoard shows detailed tags in, away from the main curves.
 
 TensorBoard's pages group tags by what is before the first slash, in alphabetical order, and
 unfold the first groups. So what is recorded of each table and of each feature has a group of its

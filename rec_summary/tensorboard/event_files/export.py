@@ -62,16 +62,15 @@ def export_tensorboard(
     largest record, not by the number of records.
 
     Each run directory gets one event file. Exporting again adds what is new: a cursor beside the
-    event file states how far the export has come, also after an interruption. The same records,
-    exported at once, give the same bytes. After several exports, only what is made of all values
-    differs, the layout of the Custom Scalars page and the best values: it is at another place, or
-    the layout is there several times. A run `.hparams/<number>` says which metrics and hyper-
-    parameters all runs of the log directory have; the number rises when they change. A run is
-    exported again from the beginning, and its event file replaced, if the options are different, if
-    the records are those of another training, if records can be read that were damaged before, if
-    the event file is damaged, or if its hyper-parameters or its final status have changed. A
-    TensorBoard that is running may show that only after a restart. Event files of other writers are
-    never changed.
+    event file states how far the export has come, also after an interruption. One export of all
+    records gives the same bytes as several exports, except for the layout of the Custom Scalars
+    page and the best values: these are at another place, and the layout may be there several times.
+    A run `.hparams/<number>` says which metrics and hyper-parameters all runs of the log directory
+    have; the number rises when they change. A run is exported again from the beginning, and its
+    event file replaced, if the options are different, if the records are those of another training,
+    if records can be read that were damaged before, if the event file is damaged, or if its
+    hyper-parameters or its final status have changed. A TensorBoard that is running may show that
+    only after a restart. Event files of other writers are never changed.
 
     Args:
         source: A record directory, or a tree of them.
@@ -155,10 +154,9 @@ def follow_tensorboard(
 ) -> Report:
     """Exports like `export_tensorboard`, and continues with new records until stopped.
 
-    A record is in the event file at most `interval` seconds, and the time to read and
-    write it, after it was flushed. New runs, ranks and files are exported
-    too; the source need not exist yet. A run that cannot be written is reported, and tried
-    again.
+    A record is in the event file at most `interval` seconds after it was flushed, plus the time to
+    read and write it. New runs, ranks and files are exported too; the source need not exist yet. A
+    run that cannot be written is reported, and tried again.
 
     Args:
         source: A record directory, or a tree of them.

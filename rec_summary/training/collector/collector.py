@@ -156,7 +156,7 @@ class SummaryCollector(Callback):
             keep_default_action: The default of what `collect_specified_data` does not name: True
                 collects it, False does not.
             custom_lineage_data: Custom entries for the lineage: str keys with str, int, float,
-                bool, None or numpy values, or dictionaries of these.
+                bool, None or numpy numbers, or lists and dictionaries of these.
             collect_tensor_freq: Tensors are recorded at the first step and at every multiple of
                 this number; None for a schedule with few tensors.
             max_file_size: The size in bytes at which the next record file begins.
