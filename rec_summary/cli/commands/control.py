@@ -82,7 +82,7 @@ def _wait(text: str) -> options.Decorator:
 )
 @options.option(
     "--tensors REGEX",
-    "Record parameters and tensors whole in whose names REGEX is found.",
+    "Record all values of parameters and tensors in whose names REGEX is found.",
 )
 @options.option(
     "--gradients", "Measure gradients and updates at every step, or not at all.", ("on", "off")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\b
 Examples:
-  rec-summary export records logs          then: tensorboard --logdir logs
+  rec-summary export records logs    # then: tensorboard --logdir logs
   rec-summary export records logs --follow
   rec-summary export records logs --tags '^loss' --max-points 2000
   rec-summary export records tables --format parquet

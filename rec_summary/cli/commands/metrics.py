@@ -27,8 +27,8 @@ _MODE: Final = 0o644  # node_exporter has a user of its own
 
 @cli.command(epilog=EXAMPLES, quiet="Print only the address, errors and problems.")
 @options.source
-@options.option("--port PORT", "The port.", options.PORT, default=9464)
-@options.option("--host ADDRESS", "The address of this machine to listen at.", default=_LOOPBACK)
+@options.option("--port PORT", "The port to listen at.", options.PORT, default=9464)
+@options.option("--host ADDRESS", "The address to listen at.", default=_LOOPBACK)
 @options.flag("--once", "Print the metrics of the records that exist, and exit.")
 @options.option(
     "--output -o FILE",

@@ -48,7 +48,7 @@ def plot(
     """Draw scalars: all runs in one picture, a panel for each tag.
 
     More than eight runs of a tag are drawn as a band, with the best run as a line. With --group-by,
-    each group of runs is its mean, as a line, in a band from its least to its greatest value.
+    each group of runs is drawn as its mean, in a band from the least to the greatest value.
 
     Without --tags, the loss, AUC, calibration, learning rate and evaluations are drawn, or what
     there is, at most six panels.

@@ -76,8 +76,9 @@ def view(
     The address pins the loss, the AUC, the calibration and an evaluation to the top of the page,
     as far as there are records of them already.
 
-    The mean of a group of runs, its least and its greatest value are runs `group/NAME/mean`, `min`
-    and `max`: of the runs with the same entry `group` of the lineage, or as --group-by says.
+    Runs with the same entry `group` in their lineage form a group, or those that --group-by
+    chooses. A group appears as three more runs: `group/NAME/mean`, `group/NAME/min` and
+    `group/NAME/max`.
 
     TensorBoard has no password. By default only programs on this machine can reach it; with
     another --host, everybody who can reach that address can see the records.
@@ -122,7 +123,7 @@ def view(
 @options.x
 @options.separate_ranks
 def serve(source: str, port: int, runs: str | None, **shown: Any) -> None:
-    """Serve records to a TensorBoard, by its own protocol.
+    """Serve records to a TensorBoard that was started elsewhere.
 
     SRC is a record directory or a tree of them, or a URL; it may still be empty. Start TensorBoard
     with `--grpc_data_provider` and the address that is printed. Only programs on this machine

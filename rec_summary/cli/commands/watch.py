@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\b
 Examples:
-  rec-summary watch records                NaN loss, stall, drop of an AUC
+  rec-summary watch records    # NaN loss, stall, drop of an AUC
   rec-summary watch records --rule '*/calibration/last_* > 1.1 for 5m'
   rec-summary watch records --rule stall --rule 'loss rises 20% within 1h'
   rec-summary watch records --rules alerts.txt --exec ./page-me
