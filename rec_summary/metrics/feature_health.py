@@ -31,7 +31,7 @@ class FeatureCounts(State):
         """Counts values.
 
         Args:
-            values: Numbers or strings of any shape.
+            values: Numbers or str, not as objects, of any shape.
             default: The default value; None if there is none.
             low: The least value in range; strings have no range.
             high: The largest one.
@@ -41,8 +41,8 @@ class FeatureCounts(State):
             self.out_of_range += int(np.count_nonzero((values < low) | (values > high)))
         if values.dtype.kind == "f":
             self.missing += int(np.count_nonzero(np.isnan(values)))
-        elif values.dtype.kind in "USO":
-            self.missing += int(np.count_nonzero(values == values.dtype.type()))
+        elif values.dtype.kind == "U":
+            self.missing += int(np.count_nonzero(values == ""))
         if default is not None:
             self.default += int(np.count_nonzero(values == default))
 

@@ -49,12 +49,7 @@ def hash_strings(strings: Array) -> Integers:
     Raises:
         TypeError: The array holds anything else.
     """
-    if strings.dtype.kind == "O":
-        kinds = set(map(type, strings.ravel().tolist()))
-        if kinds not in ({str}, {bytes}):
-            names = ", ".join(sorted(kind.__name__ for kind in kinds))
-            raise TypeError(three_part("strings", f"objects of {names}", "str or bytes"))
-        strings = strings.astype("U" if str in kinds else "S")
+    strings = without_objects(strings)
     encoded = strings
     if strings.dtype.kind == "U":  # halves of surrogate pairs are in names of files, for example
         encoded = np.char.encode(strings, "utf-8", "surrogatepass")
@@ -65,6 +60,21 @@ def hash_strings(strings: Array) -> Integers:
         used = letter > 0  # the rest is padding
         hashes[used] = (hashes[used] ^ letter[used]) * np.uint64(_FNV_PRIME)
     return _finalise(hashes).view(np.int64).reshape(encoded.shape)
+
+
+def without_objects(values: Array) -> Array:
+    """Returns objects as an array of str or bytes, and all other values as they are.
+
+    Raises:
+        TypeError: The objects are anything else.
+    """
+    if values.dtype.kind != "O":
+        return values
+    kinds = set(map(type, values.ravel().tolist()))
+    if kinds not in ({str}, {bytes}):
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(three_part("strings", f"objects of {names}", "str or bytes"))
+    return values.astype("U" if str in kinds else "S")
 
 
 def hashed(values: Array) -> Array:

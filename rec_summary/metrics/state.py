@@ -159,10 +159,9 @@ class ColumnBatch(NamedTuple):
             ValueError: The columns differ in length.
         """
         arrays = tuple(None if column is None else np.asarray(column) for column in columns)
-        there = [array for array in arrays if array is not None]
-        lengths = {len(array) for array in there if array.ndim}
-        if len(lengths) != 1 or not all(array.ndim for array in there):
-            raise ValueError(three_part("columns", sorted(lengths), "arrays of one length"))
+        sizes = {array.shape[:1] for array in arrays if array is not None}
+        if len(sizes) != 1 or () in sizes:
+            raise ValueError(three_part("columns", sorted(sizes), "arrays of one length"))
         return cls(arrays)
 
     @property

@@ -2,7 +2,18 @@ import numpy as np
 import pytest
 
 from rec_summary.checks import check_int
-from rec_summary.metrics.state import Stored, check_same, nested, optional_array, restore
+from rec_summary.metrics.feature_health import FeatureCounts
+from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.quality.labels import LabelCounts
+from rec_summary.metrics.state import (
+    ColumnBatch,
+    Stored,
+    check_same,
+    nested,
+    optional_array,
+    restore,
+)
+from tests.support.laws import assert_equal_states
 
 
 def test_nested_names_come_apart_again():
@@ -77,3 +88,38 @@ def test_parts_of_parts_without_end_are_refused(kind) -> None:
     arrays = {f"{'empty.' * depth}kind": np.array(kind) for depth in range(2000)}
     with pytest.raises(ValueError, match="The depth of the parts of a state is invalid"):
         restore(kind, arrays)
+
+
+def test_names_may_be_as_deep_as_the_limit_says() -> None:
+    arrays = {"masked": np.array(3), "missing": np.array(1)}
+    assert restore("LabelCounts", {**arrays, "a" + 32 * ".a": np.array(0)}).masked == 3
+    with pytest.raises(ValueError, match=r"Received: 33\. Expected: at most 32"):
+        restore("LabelCounts", {**arrays, "a" + 33 * ".a": np.array(0)})
+
+
+def test_a_state_of_another_kind_or_with_another_part_is_not_merged() -> None:
+    with pytest.raises(ValueError, match="The kind of a state to merge"):
+        LabelCounts().merge(FeatureCounts())
+    one, other = ClickQuality(64), ClickQuality(128)
+    one.update([0.5, 0.25], [0, 1])
+    other.update([0.5, 0.25], [0, 1])
+    before = one.copy()
+    with pytest.raises(ValueError, match="setting cells of a state to merge"):
+        one.merge(other)
+    assert_equal_states(one, before)
+
+
+@pytest.mark.parametrize("make_small", ["seal", "shorten"])
+def test_the_parts_of_a_state_become_small_with_it(make_small) -> None:
+    state = ClickQuality(64)
+    state.update(np.arange(600) / 600, np.arange(600) % 2)
+    getattr(state, make_small)()
+    assert len(state.order.positives) <= 128
+
+
+def test_columns_of_a_batch_are_arrays_of_one_length_or_none() -> None:
+    batch = ColumnBatch.of(None, [1, 2, 3], np.zeros((3, 2)))
+    assert (batch.size, batch.cut(slice(1)).size) == (3, 1)
+    for wrong in ([], [None], [1.0], [[1, 2], 3], [[1, 2], [1]]):
+        with pytest.raises(ValueError, match="arrays of one length"):
+            ColumnBatch.of(*wrong)

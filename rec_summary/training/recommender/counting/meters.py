@@ -17,6 +17,7 @@ from rec_summary.metrics import tags
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import Drift, ReferenceBuilder
 from rec_summary.metrics.feature_health import FeatureCounts, as_ids
+from rec_summary.metrics.hashing import without_objects
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
 from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
@@ -103,6 +104,7 @@ class FeatureMeter:
 
     def add(self, values: Array) -> None:
         """Counts values."""
+        values = without_objects(values)
         if values.dtype.kind == "S":
             values = np.char.decode(values, "utf-8", "replace")
         feature = self._feature
