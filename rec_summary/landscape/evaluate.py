@@ -28,7 +28,13 @@ class ModelError(RecSummaryError):
 
 
 class Model(Protocol):
-    """A model with a loss."""
+    """A model with a loss.
+
+    Attributes:
+        samples: How many samples the loss is of.
+    """
+
+    samples: int
 
     def set(self, name: str, value: Array) -> None:
         """Sets a parameter in place."""
@@ -70,8 +76,8 @@ def evaluate(
     points: Floats,
     indices: Sequence[int],
     engine: Engine,
-) -> Iterator[tuple[list[int], list[float]]]:
-    """Yields indices and losses of points in blocks, in any order.
+) -> Iterator[tuple[list[int], list[float], int]]:
+    """Yields indices and losses of points in blocks, in any order, and the number of samples.
 
     The loss of a point does not depend on the engine, because points are evaluated one by one.
 
@@ -100,23 +106,24 @@ def evaluate(
 
 def _evaluate_block(
     task: EvaluationTask, unit: tuple[list[int], Floats], *, is_shared: bool
-) -> tuple[list[int], list[float]]:
+) -> tuple[list[int], list[float], int]:
     indices, points = unit
     if is_shared:
         need_shared(task.folder, "the directory of the landscape's points")
-    return indices, _evaluate(task, points)
+    return indices, *_evaluate(task, points)
 
 
 _evaluators: list[_Evaluator] = []  # of this process: at most one, as a model may be large
 _lock = threading.Lock()  # the threads of a worker share the model and its parameters
 
 
-def _evaluate(task: EvaluationTask, points: Floats) -> list[float]:
+def _evaluate(task: EvaluationTask, points: Floats) -> tuple[list[float], int]:
     with _lock:
         if not _evaluators or _evaluators[0].task.token != task.token:
             _evaluators.clear()
             _evaluators.append(_Evaluator(task))
-        return [_evaluators[0].at(float(x), float(y)) for x, y in points]
+        evaluator = _evaluators[0]
+        return [evaluator.at(float(x), float(y)) for x, y in points], evaluator.samples
 
 
 def forget() -> None:
@@ -138,6 +145,7 @@ class _Evaluator:
             self._model = task.make(device)
             for name, value in self._origin.items():
                 self._model.set(name, np.asarray(value))
+            self.samples = self._model.samples
         except RecSummaryError:
             raise
         except Exception as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -153,35 +152,16 @@ def replayed(path: str) -> Iterator[Sequence[Tensor]]:
     Raises:
         ModelError: They cannot be read.
     """
-    size, columns = _stored(path)
-    for start in range(0, len(columns[0]) if columns else 0, size):
-        yield [Tensor(column[start : start + size]) for column in columns]
-
-
-def replayed_samples(path: str, num_samples: int) -> int:
-    """Returns how many of the stored rows a loss of `num_samples` samples is of.
-
-    They are whole batches. There are fewer rows if the run stored its last ones before it had read
-    as many.
-
-    Raises:
-        ModelError: The rows cannot be read.
-    """
-    size, columns = _stored(path)
-    whole_batches = math.ceil(num_samples / size) * size
-    return min(whole_batches, len(columns[0])) if columns else num_samples
-
-
-def _stored(path: str) -> tuple[int, list[Array]]:
-    """Returns the size of a batch, and the columns of the rows that a run stored."""
     try:
         refuse_link(os.path.dirname(path))
         arrays = read_npz(path, _MOST_ROW_BYTES)
         size = max(int(arrays["batch_size"]), 1)
-        return size, [arrays[f"column_{index}"] for index in range(len(arrays) - 1)]
+        columns = [arrays[f"column_{index}"] for index in range(len(arrays) - 1)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         received = verbatim(f"{path}: {type(error).__name__}: {error}")
         raise ModelError(three_part("the stored rows", received, "a readable file")) from error
+    for start in range(0, len(columns[0]) if columns else 0, size):
+        yield [Tensor(column[start : start + size]) for column in columns]
 
 
 def device_target() -> str:

@@ -3,7 +3,7 @@
 <folder>/plane.bin     origin and directions: the elements of all parameters, one after another
 <folder>/plan.json     the computation; if it differs, everything is computed again. Also where each
                        parameter is in the plane, and the checksum of that
-<folder>/losses.npz    the losses, and which of them are known
+<folder>/losses.npz    the losses, which of them are known, and of how many samples
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import operator
 import os
 import socket
 import time
@@ -61,6 +62,7 @@ class Store:
         points: The coordinates of all points, shape (points, 2).
         losses: The losses of all points, NaN if they are unknown, shape (points,).
         known: Which losses are known, shape (points,).
+        samples: How many samples each loss is of; 0 before the first one is known.
     """
 
     def __init__(self, folder: str, plane: Plane, plan: dict[str, Any]) -> None:
@@ -84,6 +86,7 @@ class Store:
         if not self._resume(text):
             self.losses = np.full(len(self.points), np.nan)
             self.known = np.zeros(len(self.points), dtype=bool)
+            self.samples = 0
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, _PLAN))  # the plan of the old plane is invalid
             places = _write_plane(folder, plane)
@@ -107,14 +110,15 @@ class Store:
         """The losses on the path, or the loss of the origin if there is no path."""
         return self.losses[self._shape[0] * self._shape[1] :]
 
-    def put(self, indices: Sequence[int], losses: Sequence[float]) -> None:
-        """Adds losses, and saves all about once a second.
+    def put(self, indices: Sequence[int], losses: Sequence[float], samples: int) -> None:
+        """Adds losses of so many samples, and saves all about once a second.
 
         Raises:
             OSError: They cannot be saved.
         """
         self.losses[list(indices)] = losses
         self.known[list(indices)] = True
+        self.samples = samples
         if time.monotonic() - self._saved > _SAVE_SECS:
             self.save()
 
@@ -125,7 +129,7 @@ class Store:
             OSError: They cannot be saved.
         """
         with write_atomically(os.path.join(self.folder, _LOSSES), FILE_MODE) as file:
-            np.savez(file, losses=self.losses, known=self.known)
+            np.savez(file, losses=self.losses, known=self.known, samples=self.samples)
         self._saved = time.monotonic()
 
     def _resume(self, text: str) -> bool:
@@ -135,10 +139,11 @@ class Store:
                 return False
             if stored["checksum"] != _checksum(self.folder, stored["places"]):
                 return False
-            # Nine bytes for each point, and two headers.
+            # Nine bytes for each point, and three headers.
             most = 16 * len(self.points) + _HEADERS
             arrays = read_npz(os.path.join(self.folder, _LOSSES), most)
             self.losses, self.known = arrays["losses"], arrays["known"]
+            self.samples = operator.index(arrays["samples"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
         return (

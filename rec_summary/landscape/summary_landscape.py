@@ -112,7 +112,6 @@ class SummaryLandscape:
                 ModelMaker,
                 device_target,
                 imported,
-                replayed_samples,
                 sendable,
             )
         except ModuleNotFoundError as error:
@@ -127,9 +126,6 @@ class SummaryLandscape:
         target = "CPU" if device_ids is None else device_target()
         rows = os.path.join(metadata.folder, checkpoints.REPLAY_NAME)
         rows = rows if replay and os.path.exists(rows) else ""
-        if rows:
-            samples = replayed_samples(rows, metadata.num_samples)
-            metadata = replace(metadata, num_samples=samples)
         if parse_engine(engine, jobs).is_cluster:
             callback_fn = sendable(callback_fn)
         elif isinstance(callback_fn, str):
@@ -251,8 +247,8 @@ class _Computation:
         try:
             self._report(tag, store)
             missing = store.missing.tolist()
-            for indices, losses in evaluate(task, store.points, missing, self.engine):
-                store.put(indices, losses)
+            for block in evaluate(task, store.points, missing, self.engine):
+                store.put(*block)
                 self._report(tag, store)
         finally:
             store.save()
@@ -274,7 +270,7 @@ class _Computation:
         about.unit = self.metadata.unit
         about.step_per_epoch = self.metadata.steps_per_epoch
         about.explained_variance.extend(plane.explained)
-        about.samples = self.metadata.num_samples
+        about.samples = store.samples
         about.selection = self.options.parameters
         about.moved = moved
         about.eigenvalues.extend(plane.eigenvalues)

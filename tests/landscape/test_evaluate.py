@@ -84,13 +84,14 @@ def test_a_store_holds_the_plane_for_all_workers(store: Store) -> None:
 
 def test_losses_are_there_after_they_were_saved(store: Store) -> None:
     assert len(store.missing) == 5 * 5 + 6
-    store.put([7, 26], [0.5, 0.25])
+    store.put([7, 26], [0.5, 0.25], 64)
     store.save()
     again = Store.__new__(Store)
-    again.__dict__.update(store.__dict__)
+    again.__dict__.update(store.__dict__, samples=0)
     assert again._resume('{"n": 1}')
     assert again.known.sum() == 2
     assert (again.grid[1, 2], again.path[1]) == (0.5, 0.25)
+    assert again.samples == 64
     assert not again._resume('{"n": 2}')
 
 
@@ -122,7 +123,7 @@ def test_each_worker_makes_a_model_once_of_a_function_that_is_sent(
     for devices in ((3,), (5,)):  # the second computation makes a model of its own
         task = EvaluationTask(make, store.folder, devices)
         found = list(evaluate(task, store.points, range(9), Engine("loky", jobs=2)))
-        assert sorted(index for indices, _ in found for index in indices) == list(range(9))
+        assert sorted(index for indices, *_ in found for index in indices) == list(range(9))
     lines = made.read_text().splitlines()
     assert len(set(lines)) == len(lines)
     assert {line.split()[1] for line in lines} == {"3", "5"}
@@ -132,6 +133,7 @@ class Slow:
     """A model whose loss is its only parameter, after other threads had their turn."""
 
     fingerprint = "slow"
+    samples = 1
 
     def __call__(self, device: int | None) -> Slow:
         return self
@@ -147,8 +149,8 @@ class Slow:
 
 def test_threads_of_a_worker_do_not_share_a_point(store: Store) -> None:
     task = EvaluationTask(Slow(), store.folder)
-    alone = _evaluate(task, store.points)
+    alone, _ = _evaluate(task, store.points)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda point: _evaluate(task, point[None])[0], store.points))
+        found = list(pool.map(lambda point: _evaluate(task, point[None])[0][0], store.points))
     forget()
     assert found == alone

@@ -169,17 +169,18 @@ def test_the_frozen_rows_are_the_samples_and_no_data_set_is_read(
         )
 
 
+@pytest.mark.parametrize("replay", [True, False], ids=["stored rows", "data set"])
 @pytest.mark.parametrize(
     ("asked", "used"),
     [(100 * SAMPLES, SAMPLES), (SAMPLES - 1, SAMPLES), (BATCH + 1, 2 * BATCH)],
     ids=["more than there are", "a part of the last batch", "some batches"],
 )
-def test_a_landscape_says_of_how_many_frozen_rows_it_is(
-    run: Path, tmp_path: Path, asked: int, used: int
+def test_a_landscape_says_of_how_many_rows_it_is(
+    run: Path, tmp_path: Path, asked: int, used: int, replay: bool
 ) -> None:
     changes = {"create_landscape": {"train": False}, "landscape_size": 3, "num_samples": asked}
     SummaryLandscape(run).gen_landscapes_with_multi_process(
-        without_data, changes, engine="sequential", output=tmp_path / "records"
+        parts, changes, engine="sequential", output=tmp_path / "records", replay=replay
     )
     (found,) = load(tmp_path / "records").landscapes()
     assert found.landscape.samples == used

@@ -68,7 +68,7 @@ def test_what_is_said_about_it(tmp_path: Path) -> None:
     points = quadratic.descend(6)
     squares = np.linalg.svd(np.array(points[:-1]) - points[-1], compute_uv=False) ** 2
     np.testing.assert_allclose(pca.explained, squares[:2] / squares.sum(), rtol=1e-5)
-    assert (pca.decomposition, pca.samples, pca.moved) == ("PCA", 64, quadratic.SIZE)
+    assert (pca.decomposition, pca.samples, pca.moved) == ("PCA", 48, quadratic.SIZE)
     assert (at_random.decomposition, at_random.seed) == ("Random", 1)
     assert pca.intervals == (1, 2, 3, 4, 5, 6)
 

@@ -17,6 +17,7 @@ class Model:
     """A model whose loss takes until a file exists, or whose evaluation kills its process."""
 
     fingerprint = "model"
+    samples = 1
 
     def __init__(self, does: str, awaited: Path) -> None:
         self.does, self.awaited = does, awaited
@@ -46,4 +47,4 @@ def landscape(folder: Path, does: str) -> int:
     store = plane_store(folder)
     task = EvaluationTask(Model(does, folder / "go on"), store.folder)
     found = evaluate(task, store.points, range(9), Engine(jobs=2))
-    return sum(len(losses) for _, losses in found)
+    return sum(len(losses) for _, losses, _ in found)

@@ -83,7 +83,9 @@ class Maker:
 
 
 class Quadratic:
-    """The model of a landscape."""
+    """The model of a landscape; its data has fewer samples than `write_run` asks for."""
+
+    samples = 48
 
     def __init__(self, maker: Maker) -> None:
         self._maker = maker
