@@ -122,26 +122,32 @@ class Claims:
                     lines = read_plain(name, _MOST_BYTES, dir_fd=self._fd).splitlines()
                     yield os.path.join(self._path, name), {str(json.loads(line)) for line in lines}
                 continue
-            self._await_workers(token)
-            lock.release()
+            try:
+                self._await_workers(token)
+            finally:
+                lock.release()
 
     def _await_workers(self, token: str) -> None:
-        """Removes the files of an exporter that is gone; returns when its workers have ended.
+        """Returns when the workers of an exporter that is gone have ended; removes its files.
 
-        They write until they find its `mark` gone, and hold a lock on it (see `held`).
+        They write until they find its `mark` gone, and hold a lock on it (see `held`). Until they
+        have ended it stays under another name, for the next exporter if this one waits in vain.
         """
+        mark, kept = (os.path.basename(self._path_of(token, end)) for end in ("runs", "tmp"))
+        with contextlib.suppress(OSError):
+            os.rename(mark, kept, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         try:
-            fd = open_plain(os.path.basename(self._path_of(token, "runs")), dir_fd=self._fd)
+            fd = open_plain(kept, dir_fd=self._fd)
         except OSError:  # it had no runs
             self._remove(token)
             return
         try:
-            self._remove(token)
             end = time.monotonic() + _WAIT_SECS
             while not _flock(fd, fcntl.LOCK_EX):
                 if time.monotonic() > end:
                     raise self._in_use("workers of one that was killed go on")
                 time.sleep(_POLL_SECS)
+            self._remove(token)
         finally:
             os.close(fd)
 

@@ -42,13 +42,19 @@ def _claim_and_die(folder: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_an_export_waits_for_the_workers_of_one_that_was_killed(tmp_path: Path) -> None:
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    """The mark of an exporter that was killed."""
     killed = multiprocessing.get_context("spawn").Process(
         target=_claim_and_die, args=[str(tmp_path)]
     )
     killed.start()
     killed.join()
     [mark] = tmp_path.glob("*.runs")
+    return mark
+
+
+def test_an_export_waits_for_the_workers_of_one_that_was_killed(tmp_path: Path, mark: Path) -> None:
     claimed = threading.Event()
 
     def claim() -> None:
@@ -63,4 +69,20 @@ def test_an_export_waits_for_the_workers_of_one_that_was_killed(tmp_path: Path) 
         assert not claimed.wait(0.3)
     thread.join()
     assert claimed.is_set()
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK_NAME]
+
+
+def test_an_export_that_waits_in_vain_leaves_it_to_the_next_one_to_wait(
+    tmp_path: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rec_summary.series.exports.claims._WAIT_SECS", 0.1)
+    with held(str(mark)):
+        for _ in range(2):
+            with (
+                ExportDirectory(str(tmp_path)) as other,
+                pytest.raises(DestinationError, match="workers of one that was killed go on"),
+            ):
+                other.claim(["a"])
+    with ExportDirectory(str(tmp_path)) as other:
+        other.claim(["a"])
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_NAME]
