@@ -92,11 +92,11 @@ def scan_files(buffers: Sequence[bytes]) -> list[ScannedRecords | None]:
         What `scan` returns for each of them, from its beginning; also None if the file does not end
         at the end of a record.
     """
-    chosen = list(range(len(buffers)))
-    joined, bounds, begins = _joined(buffers)
+    chosen = [number for number, buffer in enumerate(buffers) if buffer]  # or cut off meanwhile
+    joined, bounds, begins = _joined([buffers[number] for number in chosen])
     if not np.isin(begins, bounds).all():
         chosen = [
-            number for number, buffer in enumerate(buffers) if _starts(buffer, 0)[-1] == len(buffer)
+            number for number in chosen if _starts(buffers[number], 0)[-1] == len(buffers[number])
         ]
         joined, bounds, begins = _joined([buffers[number] for number in chosen])
     results: list[ScannedRecords | None] = [None] * len(buffers)

@@ -266,6 +266,17 @@ def test_a_step_that_two_files_share_is_no_repeated_one() -> None:
         assert (block.bounds[0], block.bounds[-1]) == (0, len(file))
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("torn", [b"", b"torn"])
+def test_a_file_that_has_become_empty_is_left_to_be_read_by_itself(at: int, torn: bytes) -> None:
+    file = kinds(40, 1)
+    files = [file, file, torn]
+    files.insert(at, b"")
+    found = scan_files(files)
+    assert [block is not None for block in found] == [each == file for each in files]
+    assert all(len(block.steps) == 40 for block in found if block is not None)
+
+
 def test_files_that_are_scanned_together_have_the_records_of_each() -> None:
     payloads = [recorded(n, scalar("a", n)) for n in range(1, 121)]
     payloads[70] = b"no event"
