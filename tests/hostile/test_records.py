@@ -22,8 +22,10 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading import repair
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader
 from rec_summary.series import limits
+from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.blocks.scan import scan_files
 from rec_summary.series.overview import verify
+from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.tensorboard.dashboards.graphs import graph_def
 from rec_summary.tensorboard.dashboards.images import ImageMapper, declared_size
 from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
@@ -35,7 +37,7 @@ from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.values.landscape import Landscape, from_landscape
 from rec_summary.values.tensor import from_tensor, to_tensor
 from tests.support.crafted import WALL_TIME, field, good, header, nested, run, write, write_lineage
-from tests.support.record_dirs import event, scalar
+from tests.support.record_dirs import event, scalar, summary_name
 
 COMMANDS = ("verify", "inspect", "lineage")
 IN_PYTHON = api_implementation.Type() == "python"  # beside MindSpore 2.7, see docs/versions.md
@@ -343,6 +345,18 @@ def test_tags_are_bounded_in_length_and_number(
         "a tag of 1,001 characters; at most 1,000 can be shown; skipped",
         "a tag beyond the first 3 of the run; skipped: 'e'",
     ]
+
+
+def test_the_steps_of_a_run_are_those_of_all_tags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rec_summary.series.overview.inspection.MOST_SERIES", 1)
+    records = [event(5, scalar("a", 1)), event(2, scalar("b", 1)), event(9, scalar("b", 1))]
+    write(tmp_path, *(frame(record.SerializeToString()) for record in records[:1] + records[2:]))
+    write(tmp_path, frame(records[1].SerializeToString()), name=summary_name(rank=1))
+    [found] = inspect_run(find_runs(tmp_path)[0])
+    assert [tag.tag for tag in found.tags] == ["a"]
+    assert (found.first_step, found.last_step) == (2, 9)
 
 
 def test_a_hundred_thousand_tags_are_exported_in_little_memory(tmp_path: Path) -> None:

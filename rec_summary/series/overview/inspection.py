@@ -130,8 +130,7 @@ def _inspect(run: Run, history: History, report: Report, selection: Selection) -
         tags.found.values(),
         key=lambda tag: (tag.tag.startswith(HEALTH), tag.kind != "scalar", tag.kind, tag.tag),
     )
-    summary.first_step = min((tag.first_step for tag in summary.tags), default=None)
-    summary.last_step = max((tag.last_step for tag in summary.tags), default=None)
+    summary.first_step, summary.last_step = tags.first_step, tags.last_step
     _add_lineages(
         summary, run, lineages, max((writer.last for writer, _ in history.files), default=0.0)
     )
@@ -156,11 +155,15 @@ class _Tags:
 
     Attributes:
         found: Each tag in short, by kind and tag.
+        first_step: The lowest step, also of tags that there is no room for.
+        last_step: The highest one.
         health: The collector's own counters, by rank.
     """
 
     def __init__(self, report: Report) -> None:
         self.found: dict[Series, TagSummary] = {}
+        self.first_step: int | None = None
+        self.last_step: int | None = None
         self.health: dict[int, dict[str, float]] = {}
         self._report = report
         self._rank = 0
@@ -174,6 +177,8 @@ class _Tags:
             self._rank = rank
         has_room, has_others = True, False
         for (kind, tag), span in batch.series().items():
+            self.first_step = _least(self.first_step, span.first_step)
+            self.last_step = _greatest(self.last_step, span.last_step)
             has_others |= kind != SCALAR
             known = self.found.get((kind, _short(tag)))
             if known is not None:
