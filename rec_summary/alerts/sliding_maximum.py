@@ -23,7 +23,8 @@ class SlidingMaximum:
     """The highest finite value within a span before each value.
 
     Going back to an earlier step or time, as a restart does, takes the later values away. The
-    earlier ones then count again, so values older than the span are kept, too. All values are kept
+    earlier ones then count again, as if no time had passed since the last of them, so values older
+    than the span are kept, too. All values are kept
     up to `MOST`. Then, values that are less than a 512th of the span apart are merged to the
     highest of them, and the oldest are dropped.
     """
@@ -53,6 +54,9 @@ class SlidingMaximum:
             if steps and (step < steps[-1] or time < times[-1]):
                 end = min(bisect_right(steps, step), bisect_right(times, time))
                 del steps[end:], times[end:], numbers[end:]
+                if times:  # nothing was trained since then that counts
+                    gap = time - times[-1]
+                    times[:] = array("d", [known + gap for known in times])
                 self._find_peaks()
             if -math.inf < number < math.inf:
                 if len(steps) == MOST:

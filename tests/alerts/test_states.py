@@ -159,6 +159,15 @@ def test_a_restart_finds_the_values_that_were_within_the_span_before_it() -> Non
     assert edges(take(alerts, *before, *after)) == [(510, True), (561, False)]
 
 
+def test_a_drop_after_a_restart_is_found_however_long_the_training_was_away() -> None:
+    alerts = AlertStates([parse("loss drops 10% within 50s")])
+    before = [point(1, 9, at=0), point(2, 8, at=100), point(3, 8, at=140), point(4, 8, at=150)]
+    after = [point(3, 7.1, at=100_000), point(5, 7.1, at=100_020), point(6, 7.1, at=100_060)]
+    found = take(alerts, *before, *after)
+    assert edges(found) == [(3, True), (6, False)]
+    assert "from 8" in found[0].reason
+
+
 def column(steps: Iterable[int], values: Sequence[float]) -> Columns:
     """Returns values of one tag; each is recorded a second after the one before."""
     numbers, at = np.array(values, np.float64), np.arange(len(values))
