@@ -175,9 +175,17 @@ def test_runs_are_found_with_their_sizes(place: tuple[Url, Any, str]) -> None:
     assert pickle.loads(pickle.dumps(runs))[1].path.base == place[0].base
 
 
-def test_an_empty_place_is_a_mistake(place: tuple[Url, Any, str]) -> None:
+def test_a_place_without_records_is_a_mistake(place: tuple[Url, Any, str]) -> None:
+    with pytest.raises(NotFoundError, match="there is no file at this URL or below it"):
+        find_runs(place[0].child("nowhere"))
+    put(place, "run/ckpt_dir/big.ckpt", b"x")
     with pytest.raises(NotFoundError, match="record files in it or below it"):
         find_runs(place[0])
+
+
+def test_a_bucket_that_does_not_exist_is_named(bucket: str) -> None:
+    with pytest.raises(NotFoundError, match=f"s3://{bucket}-2.*an existing place"):
+        find_runs(f"s3://{bucket}-2")
 
 
 def test_a_place_that_cannot_be_listed_is_not_an_empty_one(

@@ -259,7 +259,11 @@ def _in_order(files: Iterable[RecordFile]) -> tuple[RecordFile, ...]:
 
 def _remote_runs(url: Url) -> dict[str, tuple[RecordFile, ...]]:
     paths: dict[str, list[RecordFile]] = {}
-    for entry in list_tree(url):
+    entries = list_tree(url)
+    if not entries:  # a store has no empty directories
+        expected = "an existing place; there is no file at this URL or below it"
+        raise NotFoundError(three_part(SOURCE, url, expected))
+    for entry in entries:
         directory, _, base = entry.url.below.rpartition("/")
         name = parse_name(base)
         if name is not None:
