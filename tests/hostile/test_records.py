@@ -21,8 +21,8 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading import repair
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader
-from rec_summary.series import limits
 from rec_summary.records.reading.runs import find_runs
+from rec_summary.series import limits
 from rec_summary.series.blocks.scan import scan_files
 from rec_summary.series.overview import verify
 from rec_summary.series.overview.inspection import inspect_run
