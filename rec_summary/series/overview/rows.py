@@ -150,12 +150,13 @@ class _Results:
 
     @property
     def loss(self) -> float | None:
-        """The mean of the last losses; NaN if one of them is not a number."""
+        """The mean of the last losses; NaN if one of them is, or with both infinities."""
         if not self._losses:
             return None
         tag = min(self._losses, key=lambda tag: (tag.count("/"), tag))
         window = min(_WINDOW, max(1, self._counts[tag] // 10))
-        return float(self._losses[tag][-window:].mean())
+        with np.errstate(invalid="ignore"):
+            return float(self._losses[tag][-window:].mean())
 
 
 def _row(

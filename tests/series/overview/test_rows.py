@@ -127,6 +127,13 @@ def test_a_loss_that_is_nan_is_shown(tmp_path: Path) -> None:
     assert math.isnan(row_of(tmp_path)["loss"])
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_mean_of_losses_of_both_infinities_is_nan(tmp_path: Path) -> None:
+    values = [event(n, scalar("loss", math.inf if n % 2 else -math.inf)) for n in range(1, 41)]
+    write_segment(tmp_path, *values)
+    assert math.isnan(row_of(tmp_path)["loss"])
+
+
 def test_what_a_restart_supersedes_does_not_count(tmp_path: Path) -> None:
     write_segment(tmp_path, *(event(n, scalar(AUC, n / 8)) for n in range(1, 8)))
     write_segment(tmp_path, *(event(n, scalar(AUC, 0.25), at=START + 99) for n in range(2, 5)))
