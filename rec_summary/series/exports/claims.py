@@ -66,13 +66,11 @@ class Claims:
         with unusable(f"the lock of {self._what}", path):
             lock = file_lock(path, timeout=_WAIT_SECS)
             try:
-                lock.acquire()
+                locked = lock.acquire()
             except filelock.Timeout as error:
                 raise self._in_use(f"its lock is {printable(path)}") from error
-        try:
+        with locked:
             yield
-        finally:
-            lock.release()
 
     def claim(self, names: Iterable[str]) -> None:
         """Claims runs.
@@ -114,18 +112,14 @@ class Claims:
         for token in sorted({match["token"] for match in matches if match} - {self._token}):
             lock = file_lock(self._path_of(token, "lock"), timeout=0)
             try:
-                lock.acquire()
+                with lock:
+                    self._await_workers(token)
             except filelock.Timeout:
                 name = f".rec_summary-export.{token}.runs"
                 # It may end at this moment; and a stranger may have written the file.
                 with contextlib.suppress(FileNotFoundError, ValueError, TypeError, RecursionError):
                     lines = read_plain(name, _MOST_BYTES, dir_fd=self._fd).splitlines()
                     yield os.path.join(self._path, name), {str(json.loads(line)) for line in lines}
-                continue
-            try:
-                self._await_workers(token)
-            finally:
-                lock.release()
 
     def _await_workers(self, token: str) -> None:
         """Returns when the workers of an exporter that is gone have ended; removes its files.
