@@ -151,7 +151,7 @@ def test_what_is_awaited_at_a_url_is_taken_in(bucket: str, s3, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("inspect", "s3://clicks/nothing"), 2, "a directory with record files in it or below"),
+        (("inspect", "s3://clicks/nothing"), 2, "there is no file at this URL or below it"),
         (("tail", "nothing://x"), 2, "a URL that fsspec can open"),
         (("inspect", "nothing://x"), 2, "a URL that fsspec can open"),
         (("inspect", "file://x"), 2, "file:// and an absolute path"),
