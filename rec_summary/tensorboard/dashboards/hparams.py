@@ -48,9 +48,7 @@ def start_point(run: str, lineage: Lineage, started: float) -> Point:
         started = state.start_time
     start = plugin_data_pb2.SessionStartInfo(group_name=valid(run), start_time_secs=started)
     for name, value in hyper_parameters(lineage).items():
-        # TensorBoard drops NaN and infinities. As text, one of them would make its column text.
-        if isinstance(value, str) or math.isfinite(value):
-            start.hparams[name].CopyFrom(_to_value(value))
+        start.hparams[name].CopyFrom(_to_value(value))
     return hparams_point(START_TAG, plugin_data_pb2.HParamsPluginData(session_start_info=start))
 
 
@@ -92,9 +90,9 @@ def _to_value(value: Plain) -> Value:
         return Value(bool_value=value)
     if isinstance(value, str):
         return Value(string_value=value)
-    if isinstance(value, float) or abs(value) <= _EXACT:
+    if math.isfinite(value) and (isinstance(value, float) or abs(value) <= _EXACT):
         return Value(number_value=value)
-    return Value(string_value=str(value))
+    return Value(string_value=str(value))  # TensorBoard drops NaN and Inf
 
 
 def hparams_point(tag: str, content: plugin_data_pb2.HParamsPluginData) -> Point:
