@@ -214,12 +214,13 @@ def _last_steps_of(file: RecordFile) -> tuple[int, int]:
         with RecordReader(file.path, offset) as reader:
             payloads = [payload for _, payload in sound_records(reader)]
         for payload in reversed(payloads):
-            with contextlib.suppress(DecodeError):
+            # Beside MindSpore 2.7, a tag that is not UTF-8 is a UnicodeDecodeError, else a `bytes`.
+            with contextlib.suppress(DecodeError, UnicodeDecodeError):
                 event = Event.FromString(payload)
                 tags = [value.tag for value in event.summary.value if _is_of_step(value)]
                 # An evaluation at step 0 is by a process that did not know the step.
                 if event.step and tags:
-                    if not all(tag.startswith(EVALUATION) for tag in tags):
+                    if not all(str(tag).startswith(EVALUATION) for tag in tags):
                         return int(event.step), evaluated
                     evaluated = max(evaluated, int(event.step))
         if not start:

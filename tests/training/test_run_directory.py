@@ -33,7 +33,18 @@ from rec_summary.training.run_directory import (
     last_step,
     other_writer,
 )
-from tests.support.record_dirs import event, histo, lineage, picture, scalar, train, write_segment
+from tests.support.record_dirs import (
+    event,
+    histo,
+    lineage,
+    picture,
+    scalar,
+    summary_name,
+    train,
+    write_payloads,
+    write_segment,
+)
+from tests.support.versions import needs_lenient_strings
 from tests.support.waiting import PATIENCE_SECS
 
 SETTINGS = {"network": "Net", "learning_rate": "0.1", "batch_size": "64"}
@@ -348,6 +359,13 @@ def test_the_last_step_is_that_of_the_training_and_not_of_an_evaluation_of_it(
     assert last_step(str(tmp_path), 0) == 3001
     write_segment(tmp_path, event(6000, scalar("eval/auc", 0.5)), rank=1)
     assert last_step(str(tmp_path), 1) == 6000  # nothing else was recorded
+
+
+@needs_lenient_strings
+def test_the_last_step_may_be_that_of_a_tag_that_is_not_utf8(tmp_path: Path) -> None:
+    content = event(7, scalar("odd", 1)).SerializeToString().replace(b"odd", b"\xffdd")
+    write_payloads(tmp_path / summary_name(), content)
+    assert last_step(str(tmp_path), 0) == 7
 
 
 @pytest.mark.parametrize("nbytes", [10, 300_000, 5_000_000])

@@ -29,7 +29,7 @@ from rec_summary.series.event_reader import record_at
 from rec_summary.series.limits import Count, Rank, Seconds, Step
 from rec_summary.series.ranks.restarts import Place, Reached, Restarts, find_restart, starts_at
 from rec_summary.series.report import Report
-from rec_summary.series.text import printable, reason
+from rec_summary.series.text import printable, reason, valid
 from rec_summary.values.recommender import MOST_STATES, recommender_values, unpack_states
 
 KIND = "metric_states"
@@ -267,9 +267,9 @@ def _lost(decoded: Record) -> set[str]:
     Its network predicts NaN: the states only have the time before that.
     """
     return {
-        value.tag
+        valid(value.tag)
         for value in decoded.event.summary.value
-        if value.tag.startswith(PREFIX) and math.isnan(value.scalar_value)
+        if valid(value.tag).startswith(PREFIX) and math.isnan(value.scalar_value)
     }
 
 

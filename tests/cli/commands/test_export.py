@@ -100,7 +100,7 @@ def test_kinds_are_sorted_in_json(tmp_path: Path, form: str, counter: str) -> No
     values = landscape_value(), picture("images"), scalar("loss", 1), histo("w", [1.0])
     write_segment(tmp_path / "run", event(1, *values), lineage(train_lineage=train()))
     which = [str(tmp_path / "run"), str(tmp_path / "to"), "--json", "--format", form]
-    kinds = list(json.loads(CliRunner().invoke(export, which).stdout)[counter])
+    kinds = list(json.loads(run("export", *which).stdout)[counter])
     assert len(kinds) > 1
     assert kinds == sorted(kinds)
 

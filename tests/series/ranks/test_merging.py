@@ -14,7 +14,9 @@ from rec_summary.records.reading.runs import list_files
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.ranks.merging import Merging, MergingState
 from rec_summary.series.report import Report
-from tests.support.corpus import NAN, START, event, put, scalar, states
+from tests.support.corpus import NAN, START, event, name_of, put, scalar, states
+from tests.support.record_dirs import write_payloads
+from tests.support.versions import needs_lenient_strings
 
 RMSE = "recommender/rmse/1h"
 
@@ -160,6 +162,19 @@ def test_a_metric_that_one_rank_has_lost_is_nan_and_one_that_it_does_not_have_is
         | {"recommender/examples/1h": 32, "recommender/refused/1h": 1}
     )
     assert report.notes == []
+
+
+@needs_lenient_strings
+def test_a_tag_that_is_not_utf8_is_no_metric(tmp_path):
+    for rank in (0, 1):
+        content = event(5, scalar("odd", 1), states(5, rank)).SerializeToString()
+        write_payloads(tmp_path / name_of(0, rank, "host"), content.replace(b"odd", b"\xffdd"))
+    files, records = read(tmp_path)
+    merging = Merging("run", Report(), MergingState({}, [], 0, (0, -1)))
+    for rank in (0, 1):
+        merging.take(rank, *records[rank])
+    [point] = merging.points(files)
+    assert scalars(point)["recommender/examples/1h"] == 32
 
 
 @pytest.mark.parametrize(
