@@ -24,9 +24,8 @@ class SlidingMaximum:
 
     Going back to an earlier step or time, as a restart does, takes the later values away. The
     earlier ones then count again, as if no time had passed since the last of them, so values older
-    than the span are kept, too. All values are kept
-    up to `MOST`. Then, values that are less than a 512th of the span apart are merged to the
-    highest of them, and the oldest are dropped.
+    than the span are kept, too. All values are kept up to `MOST`. Then, values that are less than a
+    512th of the span apart are merged to the highest of them, and the oldest are dropped.
     """
 
     def __init__(self, span: float) -> None:
