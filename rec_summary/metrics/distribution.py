@@ -161,7 +161,8 @@ def categories_of(values: Array, buckets: int) -> Distribution:
     """Returns an empty distribution for integers or strings like these values.
 
     The most frequent values have a bin each: all of them if there are few, and else those that are
-    frequent enough for their share to be known. The rest is hashed.
+    frequent enough for their share to be known. The rest is hashed to as many buckets as have
+    ten values on average, at least two.
 
     Args:
         values: The values, (n,).
@@ -245,7 +246,7 @@ def jensen_shannon(reference: Array, counts: Array) -> float:
     return min(max(total / 2, 0.0), 1.0)
 
 
-def edges_of(values: npt.ArrayLike, bins: int = 10) -> Floats:
+def edges_of(values: npt.ArrayLike, bins: int) -> Floats:
     """Returns edges of bins that hold about equally many of these values.
 
     Args:

@@ -161,8 +161,7 @@ def _slice(name: str, state: Any, metrics_of: Callable[[Any], Mapping[str, float
     if "in_batch_examples" in metrics:
         metrics["examples"] = metrics["in_batch_examples"]
     quality = state.states.get(QUALITY) if isinstance(state, SliceState) else state
-    examples, error = metrics.get("examples", 0.0), math.nan
-    least = examples
+    least, error = metrics.get("examples", 0.0), math.nan
     if isinstance(quality, ClickQuality):
         least, error = min(effective_numbers(quality)), auc_standard_error(quality)
     return _Slice(name, metrics, error, least >= LEAST)
