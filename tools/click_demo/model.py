@@ -72,33 +72,17 @@ class ClickLoss(nn.Cell):
         self.scorer = scorer
         self.loss = nn.BCEWithLogitsLoss()
 
-    def construct(
-        self,
-        user: Tensor,
-        item: Tensor,
-        context: Tensor,
-        genres: Tensor,
-        crosses: Tensor,
-        click: Tensor,
-    ) -> Tensor:
-        """Returns the loss, a scalar."""
-        return self.loss(self.scorer(user, item, context, genres, crosses), click)
+    def construct(self, *batch: Tensor) -> Tensor:
+        """Returns the loss, a scalar, of the columns of `features.Batch`."""
+        return self.loss(self.scorer(*batch[:-1]), batch[-1])
 
 
 class ClickEvaluation(ClickLoss):
     """The network to evaluate with: loss, probability of a click, and label."""
 
-    def construct(
-        self,
-        user: Tensor,
-        item: Tensor,
-        context: Tensor,
-        genres: Tensor,
-        crosses: Tensor,
-        click: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def construct(self, *batch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns the loss (a scalar), the probabilities and the labels (one a row)."""
-        log_odds = self.scorer(user, item, context, genres, crosses)
+        log_odds, click = self.scorer(*batch[:-1]), batch[-1]
         return self.loss(log_odds, click), ops.sigmoid(log_odds), click
 
 
@@ -110,47 +94,27 @@ class TaskLoss(nn.Cell):
         self.scorer = scorer
         self.loss = nn.BCEWithLogitsLoss(reduction="none")
 
-    def parts(
-        self, columns: tuple[Tensor, ...], click: Tensor, loved: Tensor
-    ) -> tuple[Tensor, ...]:
+    def parts(self, *batch: Tensor) -> tuple[Tensor, ...]:
         """Returns the loss (a scalar) and the log-odds of both heads."""
-        log_odds = self.scorer(*columns)
+        click, loved = batch[-2:]
+        log_odds = self.scorer(*batch[:-2])
         click_odds, loved_odds = log_odds[:, 0], log_odds[:, 1]
         # Only what was clicked has a rating to learn from.
         loved_loss = (self.loss(loved_odds, loved) * click).sum() / ops.maximum(click.sum(), 1.0)
         return self.loss(click_odds, click).mean() + loved_loss, click_odds, loved_odds
 
-    def construct(
-        self,
-        user: Tensor,
-        item: Tensor,
-        context: Tensor,
-        genres: Tensor,
-        crosses: Tensor,
-        click: Tensor,
-        loved: Tensor,
-    ) -> Tensor:
-        """Returns the loss, a scalar."""
-        return self.parts((user, item, context, genres, crosses), click, loved)[0]
+    def construct(self, *batch: Tensor) -> Tensor:
+        """Returns the loss, a scalar, of the columns of `features.TaskBatch`."""
+        return self.parts(*batch)[0]
 
 
 class TaskEvaluation(TaskLoss):
     """The network to evaluate with: loss, and probability and label of each head."""
 
-    def construct(
-        self,
-        user: Tensor,
-        item: Tensor,
-        context: Tensor,
-        genres: Tensor,
-        crosses: Tensor,
-        click: Tensor,
-        loved: Tensor,
-    ) -> tuple[Tensor, ...]:
+    def construct(self, *batch: Tensor) -> tuple[Tensor, ...]:
         """Returns the loss (a scalar), and the probabilities and labels (one a row)."""
-        columns = (user, item, context, genres, crosses)
-        loss, click_odds, loved_odds = self.parts(columns, click, loved)
-        return loss, ops.sigmoid(click_odds), click, ops.sigmoid(loved_odds), loved
+        loss, click_odds, loved_odds = self.parts(*batch)
+        return loss, ops.sigmoid(click_odds), batch[-2], ops.sigmoid(loved_odds), batch[-1]
 
 
 def adam(scorer: WideDeep) -> nn.Adam:
