@@ -116,13 +116,27 @@ class EventFile:
     def write_framed(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Writes events that are serialised and framed already; not the first of a file.
 
+        They are held as long as they are little, and written out together.
+
         Args:
             pieces: The framed events; the last piece is the last event alone.
 
         Raises:
             DestinationError: As in `write`.
         """
-        self._append(pieces)
+        position = self.position
+        for piece in pieces:
+            position.checksum = framing.crc32c(piece, position.checksum)
+            position.last = position.size
+            position.size += len(piece)
+            self.bytes_written += len(piece)
+            self._held_bytes += len(piece)
+        self._used = True
+        if self._held_bytes >= _HELD_BYTES:
+            self._held += pieces
+            self._write_out()
+        else:  # without the records that the pieces are a part of
+            self._held += map(bytes, pieces)
 
     def write_graph(self, wall_time: float, graph: bytes) -> None:
         """Writes a computation graph, a serialised `GraphDef`; a run has one at most.
@@ -193,23 +207,7 @@ class EventFile:
             version = event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION)
             # Only a second start is a restart.
             events = [version, _start(event.step, event.wall_time), event]
-        self._append([framing.frame(message.SerializeToString()) for message in events])
-
-    def _append(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Writes out whole events together with what is held; holds them if that is little."""
-        position = self.position
-        for piece in pieces:
-            position.checksum = framing.crc32c(piece, position.checksum)
-            position.last = position.size
-            position.size += len(piece)
-            self.bytes_written += len(piece)
-            self._held_bytes += len(piece)
-        self._used = True
-        if self._held_bytes >= _HELD_BYTES:
-            self._held += pieces
-            self._write_out()
-        else:  # without the records that the pieces are a part of
-            self._held += map(bytes, pieces)
+        self.write_framed([framing.frame(message.SerializeToString()) for message in events])
 
     def _write_out(self, *, settle: bool = False) -> None:
         """Appends what is held; where the file has these bytes already, nothing is written.
