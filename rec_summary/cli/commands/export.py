@@ -262,10 +262,8 @@ def _print_summary(report: Report | TableReport, source: str, destination: str) 
         f"{count_of(records, 'record')} in {count_of(report.files, 'file')}, "
         f"{size_of(report.bytes_read)} read, {size_of(report.bytes_written)} written."
     )
-    values, times = (
-        count_of(report.repeated, "value"),
-        count_of(report.wall_times_replaced, "record"),
-    )
+    values = count_of(report.repeated, "value")
+    times = count_of(report.wall_times_replaced, "record")
     for is_so, fact in (
         (not records, "no new records" + " since the last export" * (not report.problems)),
         (report.exported, f"exported: {counts_of(report.exported)}"),

@@ -170,9 +170,8 @@ class Follower:
                 name = self._named(run.name)
                 self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
         runs = matching_runs(runs, self._pattern)
-        with contextlib.suppress(
-            DestinationError
-        ):  # others may have claimed some: `_update` reports it
+        # Other exporters may have claimed some: `_update` reports it.
+        with contextlib.suppress(DestinationError):
             self._directory.claim(self._followed[run.path].run.name for run in runs)
         return runs
 

@@ -283,10 +283,8 @@ def _export_one(
     report, has_records = Report(), False
     with held(mark), LogDir(path, lock=False) as logdir:
         need_shared(mark, what, exists=os.path.exists)  # nobody has waited before it was held
-        destination, experiment = (
-            Destination(names, logdir, report, options),
-            ExperimentFile(logdir),
-        )
+        destination = Destination(names, logdir, report, options)
+        experiment = ExperimentFile(logdir)
         for _, is_readable in _exported_here([run], destination, experiment):
             has_records |= is_readable
             need_shared(mark, what, exists=os.path.exists)  # or another exporter may have begun
