@@ -203,8 +203,7 @@ class Follower:
         due = [followed for followed in self._followed.values() if followed.commit_at <= now]
         for followed in due:
             followed.commit_at = math.inf
-            if followed.exporter is None:
-                continue
+            assert followed.exporter is not None  # a failure leaves nothing to commit
             try:
                 followed.exporter.commit()
             except DestinationError as error:
@@ -220,4 +219,4 @@ class Follower:
         followed.retry_at = time.monotonic() + _RETRY_SECS
         if followed.exporter is not None:
             followed.exporter.close()
-        followed.exporter = None
+        followed.exporter, followed.commit_at = None, math.inf

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
+from rec_summary.errors import DestinationError
+from rec_summary.records.reading.runs import Run
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
-from rec_summary.series.exports.following import COMMIT_SECS, Follower
+from rec_summary.series.exports.following import COMMIT_SECS, Exporter, Follower
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -40,11 +43,13 @@ class Followed:
         self.records, self.logs = base / "records", base / "logs"
         self.logdir = LogDir(str(self.logs))
 
-    def follow(self, pattern: str | None = None) -> Follower:
+    def follow(
+        self, pattern: str | None = None, opened: Callable[[Run], Exporter] | None = None
+    ) -> Follower:
         destination = Destination(Names(), self.logdir, self.report, ExportOptions())
-        opened = functools.partial(RunExporter, destination=destination)
+        exporter = opened or functools.partial(RunExporter, destination=destination)
         return Follower(
-            *(RunPoller(str(self.records)), self.logdir, opened, self.report, self.stop),
+            *(RunPoller(str(self.records)), self.logdir, exporter, self.report, self.stop),
             named=destination.names.claim_run,
             pattern=pattern,
             committed=self._committed,
@@ -117,6 +122,7 @@ def test_a_run_that_cannot_be_written_is_tried_again_and_reported_once(
     assert followed.steps("good") == [1]
     [problem] = followed.report.problems
     assert "cannot be written, and is tried again" in problem.text
+    assert (problem.path, problem.offset) == (str(followed.records / "bad"), 0)
     followed.now += following._RETRY_SECS
     assert not follower.poll()
     theirs.unlink()
@@ -199,4 +205,120 @@ def test_a_run_of_another_exporter_is_left_to_it(followed: Followed) -> None:
     followed.now += following._RETRY_SECS
     follower.poll()
     assert followed.steps("run") == [1]
+    follower.close()
+
+
+class Parts:
+    """An exporter of three parts for each update, which notes what is called."""
+
+    is_waiting = False
+
+    def __init__(self, calls: list[str], at: Callable[[str], None]) -> None:
+        self._calls, self._at = calls, at
+
+    def update(self, run: Run, *, final: bool) -> Iterator[None]:
+        for part in range(3):
+            self._note(f"{run.name} {part}")
+            yield
+
+    def commit(self) -> None:
+        self._note("commit")
+
+    def close(self) -> None:
+        self._note("close")
+
+    def _note(self, call: str) -> None:
+        self._calls.append(call)
+        self._at(call)
+
+
+def test_a_stop_ends_the_export_after_the_part_that_is_written(followed: Followed) -> None:
+    """Nothing is committed: a cursor would say that the run was read to there."""
+    calls: list[str] = []
+    follower = followed.follow(opened=lambda run: Parts(calls, lambda _: followed.stop.set()))
+    for run in ("a", "b"):
+        followed.write(run, 1)
+    follower.run(0.0)
+    assert calls == ["a 0", "close"]
+
+
+def test_the_last_export_of_a_run_is_whole(followed: Followed) -> None:
+    calls: list[str] = []
+    follower = followed.follow(opened=lambda run: Parts(calls, lambda _: None))
+    followed.write("a", 1)
+    follower.poll()
+    followed.stop.set()
+    follower.finish()
+    assert calls == ["a 0", "a 1", "a 2"] * 2 + ["commit"]
+
+
+def test_polls_are_an_interval_apart(followed: Followed) -> None:
+    class Stop(threading.Event):
+        """Stops at the third wait, without waiting."""
+
+        waits: ClassVar[list[float | None]] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits.append(timeout)
+            if len(self.waits) == 3:
+                self.set()
+            return self.is_set()
+
+    followed.stop = Stop()
+    polls: list[Report] = []
+    followed.write("run", 1)
+    followed.follow().run(7.0, polls.append)
+    assert Stop.waits == [7.0] * 3
+    assert polls == [followed.report]  # only one has exported something
+
+
+def test_runs_that_appear_are_claimed_before_any_of_them_is_exported(followed: Followed) -> None:
+    """Another export that begins meanwhile finds no run that it could take."""
+    refused = []
+
+    def opened(run: Run) -> Exporter:
+        for name in ("a", "b"):
+            with LogDir(str(followed.logs)) as other:
+                try:
+                    other.claim([name])
+                except DestinationError:
+                    refused.append((run.name, name))
+        return Parts([], lambda _: None)
+
+    follower = followed.follow(opened=opened)
+    followed.write("first", 1)
+    follower.poll()
+    refused.clear()
+    for run in ("a", "b"):
+        followed.write(run, 1)
+    follower.poll()
+    assert refused == [("a", "a"), ("a", "b"), ("b", "a"), ("b", "b")]
+    follower.close()
+
+
+def test_a_run_that_fails_before_it_was_committed_is_not_committed(followed: Followed) -> None:
+    calls: list[str] = []
+    full: set[str] = set()
+
+    def fail(call: str) -> None:
+        if call in full:
+            raise DestinationError("the disk is full")
+
+    follower = followed.follow(opened=lambda run: Parts(calls, fail))
+    followed.write("a", 1)
+    follower.poll()
+    full.add("a 0")
+    followed.write("a", 2)
+    follower.poll()
+    assert calls == ["a 0", "a 1", "a 2", "a 0", "close"]
+    followed.now += COMMIT_SECS
+    follower.poll()
+    assert calls[5:] == []
+    assert followed.commits == 0
+    full.clear()
+    followed.now += following._RETRY_SECS
+    follower.poll()
+    follower.finish()
+    assert calls[5:] == ["a 0", "a 1", "a 2"] * 2 + ["commit"]
+    assert followed.commits == 1
     follower.close()
