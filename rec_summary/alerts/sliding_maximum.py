@@ -34,6 +34,7 @@ class SlidingMaximum:
         self._steps, self._times, self._numbers = array("q"), array("d"), array("d")  # ascending
         # The values within the span that are above all later ones, each behind its time.
         self._peaks: deque[tuple[float, float]] = deque()
+        self._now = -math.inf  # the time of the last value, also of one that is not finite
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -57,6 +58,9 @@ class SlidingMaximum:
                     gap = time - times[-1]
                     times[:] = array("d", [known + gap for known in times])
                 self._find_peaks()
+            elif time < self._now:
+                self._find_peaks()  # some are within the span again
+            self._now = time
             if -math.inf < number < math.inf:
                 if len(steps) == MOST:
                     self._merge()

@@ -130,8 +130,6 @@ class ValueAlert(_Alert):
         if not isinstance(self.rule.condition, NotFinite):
             places = np.flatnonzero(~np.isnan(values.values))
             values = rows_of(values, places)
-            if not len(places):
-                return []
         holds, extremes = self._judge(values)
         edges = self._edges(holds, values)
         firing = [bool(holds[at]) for at in edges]
@@ -305,33 +303,32 @@ class AlertStates:
         def seen(times: Floats) -> Floats:
             return np.minimum(times, now) if old else np.full(len(times), now)
 
+        arrived = seen(wall_times)
         if over is False:
-            run.mark_alive(float(seen(wall_times)[0]))
+            run.mark_alive(float(arrived[0]))
         if steps is not None:
             # Landscapes and evaluations are recorded later, too: at step 0 or at the last one.
             trained = (steps > 0) & (steps != run.last_step)
-            late = wall_times[trained & (wall_times > run.ended + _AFTER_END_SECS)]
+            late = arrived[trained & (wall_times > run.ended + _AFTER_END_SECS)]
             if len(late):
-                run.mark_alive(float(seen(late)[0]))
-        arrived = seen(wall_times)
+                run.mark_alive(float(late[0]))
         edges: list[tuple[int, Transition]] = []
         for quiet in self._series_of(name, rank, None, float(arrived[0])).silences:
             edges += [(-1, edge) for edge in quiet.take(arrived, steps)]
         for tag, places, values in _by_tag(concatenated([scalars])):
-            arrived = seen(values.wall_times)
-            series = self._series_of(name, rank, tag, float(arrived[0]))
+            mine = seen(values.wall_times)
+            series = self._series_of(name, rank, tag, float(mine[0]))
             for alert in series.alerts:
                 edges += [(places[at], edge) for at, edge in alert.take(values, past=past)]
             for quiet in series.silences:
-                edges += [(places[0], edge) for edge in quiet.take(arrived, values.steps)]
+                edges += [(places[0], edge) for edge in quiet.take(mine, values.steps)]
         edges.sort(key=lambda numbered: numbered[0])
         transitions = [edge for _, edge in edges]
         if over:
             run.ended = float(wall_times[-1])
             run.last_step = 0 if state is None else state.step
-            now = float(seen(wall_times)[-1])
             for quiet in run.all_silences():
-                transitions += quiet.end(now, "the run has ended")
+                transitions += quiet.end(float(arrived[-1]), "the run has ended")
         return transitions
 
     def forget(self, name: str, now: float) -> list[Transition]:

@@ -152,6 +152,12 @@ def test_values_of_later_steps_or_times_are_forgotten() -> None:
     assert edges(take(AlertStates([rule]), *same_time)) == [(3, True)]
 
 
+def test_a_clock_that_goes_back_after_an_infinite_value_finds_what_was_before_it() -> None:
+    alerts = AlertStates([parse("loss drops 10% within 50s")])
+    points = [point(1, 8, at=100), point(2, INF, at=200), point(3, 4, at=120)]
+    assert edges(take(alerts, *points)) == [(3, True)]
+
+
 def test_a_restart_finds_the_values_that_were_within_the_span_before_it() -> None:
     alerts = AlertStates([parse("loss drops 10% within 50s")])
     before = [point(step, 8, at=START + step) for step in range(0, 1000, 10)]
@@ -189,7 +195,9 @@ def test_a_wide_window_is_bounded_and_misses_little() -> None:
 
 def test_a_window_of_less_than_its_most_values_is_exact_after_many_more() -> None:
     values = np.random.default_rng(1).random(20_000)
-    found = SlidingMaximum(1000).take(column(range(20_000), values.tolist()))
+    window = SlidingMaximum(1000)
+    found = window.take(column(range(20_000), values.tolist()))
+    assert len(window) <= MOST  # also where no values are close enough to be merged
     exact = [values[at - 1000 : at + 1].max() for at in range(1000, 20_000)]
     assert found[1000:].tolist() == exact
 
@@ -204,6 +212,44 @@ def test_a_window_that_rises_and_then_alternates_takes_linear_time() -> None:
         return time.process_time() - begun
 
     assert seconds(16_000) < 9 * seconds(4000)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.sampled_from([2.0, 4.0]),
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, 1, 1, 1, -1, -3]),
+            st.sampled_from([0.0, 1.0, 1.0, 3.0, 6.0, -1.0, -4.0]),
+            st.sampled_from([1.0, 2.0, 3.0, 4.0, INF, -INF]),
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(0, 12),
+)
+def test_a_window_agrees_with_a_look_at_all_its_values(
+    span: float, moves: list[tuple[int, float, float]], cut: int
+) -> None:
+    steps = np.cumsum([step for step, _, _ in moves])
+    times = np.cumsum([time for _, time, _ in moves])
+    numbers = np.array([number for _, _, number in moves])
+    kept: list[tuple[int, float, float]] = []
+    expected = []
+    for step, now, number in zip(steps.tolist(), times.tolist(), numbers.tolist(), strict=True):
+        before = len(kept)
+        kept = [each for each in kept if each[0] <= step and each[1] <= now]
+        if kept and len(kept) < before:  # a restart: the time in between does not count
+            gap = now - kept[-1][1]
+            kept = [(known, at + gap, value) for known, at, value in kept]
+        kept += [(step, now, number)] if math.isfinite(number) else []
+        expected.append(max((value for _, at, value in kept if now - at <= span), default=-INF))
+    window, at = SlidingMaximum(span), np.zeros(len(moves), np.int64)
+    found = [
+        window.take(Columns(("auc",), at[part], steps[part], times[part], numbers[part])).tolist()
+        for part in (slice(cut), slice(cut, None))
+    ]
+    assert found[0] + found[1] == expected
 
 
 def test_steps_at_the_ends_of_int64_do_not_overflow() -> None:
@@ -237,6 +283,59 @@ class TestSilence:
         assert alerts.tick(124.9) == []
         [fired] = alerts.tick(125.0)
         assert fired.step == 3
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"),
+        [
+            (119.5, "120 seconds"),
+            (120, "2 minutes"),
+            (7199, "120 minutes"),
+            (7200, "2 hours"),
+            (172_799, "48 hours"),
+            (172_800, "2 days"),
+            (2_592_000, "30 days"),
+        ],
+    )
+    def test_the_reason_says_for_how_long_and_since_which_step(
+        self, seconds: float, text: str
+    ) -> None:
+        alerts = AlertStates([parse("no data for 1m"), parse("loss no data for 1m")])
+        alerts.take("bare", bare(START), 100.0)
+        take(alerts, point(7, 1), now=100.0)
+        assert [each.reason for each in alerts.tick(100.0 + seconds)] == [
+            f"nothing recorded for {text}",
+            f"nothing recorded for {text}, the last at step 7",
+            f"nothing recorded as loss for {text}, the last at step 7",
+        ]
+
+    def test_the_end_of_a_silence_is_in_the_order_of_values(self) -> None:
+        alerts = AlertStates([parse("loss no data for 10s"), parse("* > 1")])
+        take(alerts, point(1, 1), now=100.0)
+        assert edges(alerts.tick(110.0)) == [(1, True)]
+        tags = [("x", 2), ("loss", 1), ("y", 2), ("loss", 1)]
+        found = take(alerts, *(point(at, n, tag=tag) for at, (tag, n) in enumerate(tags, 2)))
+        assert edges(found) == [(2, True), (3, False), (4, True)]
+        assert found[1].reason == "data again"
+
+    def test_new_records_arrive_now_whatever_their_clock_says(self) -> None:
+        alerts = AlertStates([parse("no data for 10s"), parse("loss no data for 10s")])
+        take(alerts, point(1, 1, at=START), now=2 * START)
+        assert alerts.tick(2 * START + 9) == []
+        assert len(alerts.tick(2 * START + 10)) == 2
+
+    def test_that_a_run_goes_on_is_no_value_of_a_tag(self) -> None:
+        alerts = AlertStates([parse("loss no data for 10s")])
+        take(alerts, point(1, 1), now=100.0)
+        alerts.take("run", bare(START, over=False), 105.0)
+        assert len(alerts.tick(110.0)) == 1
+
+    def test_an_old_end_ends_the_alert_when_it_was_written(self) -> None:
+        alerts = AlertStates([parse("loss no data for 10s")])
+        take(alerts, point(1, 1), now=100.0)
+        assert len(alerts.tick(120.0)) == 1
+        over = bare(0.0, over=True)._replace(wall_times=np.array([130.0, 140.0, 150.0]))
+        [resolved] = alerts.take("run", over, 1000.0, old=True)
+        assert (resolved.wall_time, resolved.reason) == (150.0, "the run has ended")
 
     def test_old_records_arrived_when_they_were_written(self) -> None:
         alerts = AlertStates([parse("no data for 10s")])
@@ -366,8 +465,16 @@ def test_columns_agree_with_values_one_after_another(
     found: list[Transition] = []
     for first, last in itertools.pairwise([0, *cuts, len(points)]):
         if first < last:
-            found += take(alerts, *points[first:last])
-            current.take("run", news(points[first:last]), START, past=False)
+            fired = {alert.tag for alert in alerts.firing()}
+            every = take(alerts, *points[first:last])
+            found += every
+            latest = {alert.tag: alert for alert in every}
+            needed = [tag for tag, alert in latest.items() if alert.firing or tag in fired]
+            kept = current.take("run", news(points[first:last]), START, past=False)
+            assert {each.tag: repr(each) for each in kept} == {
+                tag: repr(latest[tag]) for tag in needed
+            }
+            assert len(kept) == len(needed)
     assert [(each.firing, repr(of(each))) for each in found] == [
         (begins, repr(each)) for begins, each in expected
     ]
