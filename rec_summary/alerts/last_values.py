@@ -54,9 +54,7 @@ class LastOfRun:
 
     def shows_life(self) -> bool:
         """Whether a run that should be running has a process, as far as can be known."""
-        if self.state is None:
-            return True
-        return shows_life(self.run, self.state, max(self.recorded.values(), default=0.0))
+        return self.state is None or shows_life(self.run, self.state, max(self.recorded.values()))
 
 
 @dataclass(frozen=True)

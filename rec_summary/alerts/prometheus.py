@@ -115,7 +115,7 @@ class Exposition:
         status = run.status
         for value in RunState.Status.keys():  # noqa: SIM118  # no dict
             add("run_status", (name, value), float(value == status))
-        add("run_alive", (name,), float(status != "RUNNING" or run.shows_life()))
+        add("run_alive", (name,), float(run.shows_life()))
         state = run.state
         ranks = state.rank_size if state is not None else 0
         add("run_ranks", (name,), max(ranks, len(run.recorded)))
@@ -127,7 +127,7 @@ class Exposition:
 
 def registry_of(values: LastValues) -> CollectorRegistry:
     """Returns a registry with these values alone."""
-    registry = CollectorRegistry(auto_describe=False)
+    registry = CollectorRegistry()
     registry.register(Exposition(values))
     return registry
 
@@ -160,14 +160,12 @@ class MetricsServer:
             self._server = _Server((host, port), _Handler.factory(registry_of(values)))
         netloc = f"[{host}]" if ":" in host else host
         self.address = f"http://{netloc}:{self._server.server_port}/metrics"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
         """Ends it; requests that are being answered are given up."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
 
 
 class _Server(ThreadingHTTPServer):
@@ -183,7 +181,7 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         # Not HTTPServer's, which looks up the name of the host: that may take long.
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.server_port = self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):

@@ -147,6 +147,9 @@ def test_what_a_rule_means(text: str, rule: Rule) -> None:
         ('"" > 1', 0, "a tag"),
         ("loss > 1 for 5", 13, "a time"),
         ("loss > 1 for 5 weeks", 15, "a time"),
+        ("loss > 1 for 5weeks", 13, "a time"),
+        ("loss > 1 for 5 ", 13, "a time"),
+        ("loss > 1 high", 9, "the end or `for`"),
         ("loss > 1 for 0m", 13, "positive"),
         ("loss > 1 for 1e999m", 13, "positive"),
         ("loss > 1 for 5 steps", 15, "a time"),
@@ -190,6 +193,13 @@ def test_of_a_long_rule_the_part_around_the_mistake_is_shown() -> None:
         parse(text)
     _, excerpt, caret = str(caught.value).split("\n")
     assert (excerpt, caret) == (f"  …{text[15:87]}…", " " * 39 + "^")
+    with pytest.raises(RuleError) as caught:
+        parse("loss high " + "b" * 31)
+    assert str(caught.value).split("\n")[1] == "  loss high " + "b" * 31  # nothing is left out
+    with pytest.raises(RuleError) as caught:
+        parse("loss > 1 for 5m for 5m")
+    assert "`for`" not in str(caught.value).split("\n")[0].partition("Expected: ")[2]
+    assert parse("loss > " + "1".zfill(1993)) == parse("loss > 1")
     with pytest.raises(RuleError, match="Received: nothing more") as caught:
         parse("loss >")
     assert str(caught.value).split("\n")[1] == "  loss >"

@@ -33,6 +33,7 @@ class ExportDirectory:
     """
 
     claims: Claims
+    _fd: int
 
     what: ClassVar[str] = "the directory of the export"
     """What it is called in messages."""
@@ -46,7 +47,6 @@ class ExportDirectory:
         """
         self.path = path
         self._lock = lock
-        self._fd = -1
         self._exit = contextlib.ExitStack()
 
     def __enter__(self) -> Self:

@@ -1,0 +1,125 @@
+"""Metrics of Prometheus from last values, and the server's treatment of clients."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import urllib.request
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.alerts import prometheus
+from rec_summary.alerts.last_values import LastOfRun, LastValues
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.options import ExportOptions, Selection
+from tests.support.record_dirs import START
+from tests.support.waiting import PATIENCE_SECS, eventually
+
+
+def shown(values: LastValues) -> dict[tuple[str, ...], float]:
+    """Returns what is shown, by the name and the values of the labels `run`, `rank` and `kind`."""
+    families = text_string_to_metric_families(prometheus.text_of(values).decode())
+    return {
+        (
+            each.name.removeprefix("recsummary_"),
+            *(each.labels[label] for label in ("run", "rank", "kind") if label in each.labels),
+        ): each.value
+        for family in families
+        for each in family.samples
+    }
+
+
+def test_what_a_run_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "time", SimpleNamespace(time=lambda: START + 5))
+    values = LastValues(Selection(ExportOptions()))
+    state = RunState(status=RunState.RUNNING, rank_size=8, start_time=START, troubles={"write": 2})
+    recorded = {0: START, 1: START + 60}  # the clock of the second is ahead
+    values.runs["live"] = LastOfRun(Run("live", "/live", ()), state, recorded=recorded)
+    values.runs["plain"] = LastOfRun(Run("plain", "/plain", ()), recorded={0: START})
+    values.polled = START + 4
+    found = shown(values)
+    assert found["last_record_age_seconds", "live", "0"] == 5
+    assert found["last_record_age_seconds", "live", "1"] == 0
+    assert found["run_start_timestamp_seconds", "live"] == START
+    assert ("run_start_timestamp_seconds", "plain") not in found
+    assert (found["run_ranks", "live"], found["run_ranks", "plain"]) == (8, 1)
+    assert (found["run_alive", "live"], found["run_alive", "plain"]) == (0, 1)  # long silent
+    assert found["run_troubles", "live", "write"] == 2
+    assert found["last_poll_timestamp_seconds",] == START + 4
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> prometheus.MetricsServer:
+    monkeypatch.setattr(prometheus, "_CLIENT_SECS", 3600.0)
+    return prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", 0)
+
+
+def answer(server: prometheus.MetricsServer, request: bytes) -> bytes:
+    """Returns all that a client gets until the server closes the connection."""
+    port = int(server.address.rpartition(":")[2].partition("/")[0])
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECS) as client:
+        client.sendall(request)
+        parts = [client.recv(65_536)]
+        while parts[-1]:
+            parts.append(client.recv(65_536))
+        return b"".join(parts)
+
+
+def test_an_answer_to_head_has_no_body(server: prometheus.MetricsServer) -> None:
+    head = answer(server, b"HEAD /metrics HTTP/1.0\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200 ")
+    assert head.endswith(b"\r\n\r\n")
+    assert b"recsummary_runs 0.0" in answer(server, b"GET /metrics HTTP/1.0\r\n\r\n")
+    server.close()
+
+
+def test_a_client_that_leaves_without_a_request_leaves_no_timer(
+    server: prometheus.MetricsServer,
+) -> None:
+    assert answer(server, b"\r\n") == b""
+    eventually(lambda: any(isinstance(each, threading.Timer) for each in threading.enumerate()),
+               lambda remains: not remains)  # fmt: skip
+    server.close()
+
+
+def test_more_clients_than_there_is_room_for_are_sent_away_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prometheus, "_MOST_CLIENTS", 2)
+    server = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", 0)
+    port = int(server.address.rpartition(":")[2].partition("/")[0])
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+    eventually(lambda: server._server._room._value, lambda room: room == 0)
+    with contextlib.suppress(ConnectionResetError):  # it was closed before the request was read
+        assert answer(server, b"GET /metrics HTTP/1.0\r\n\r\n") == b""
+    for client in silent:
+        client.close()
+    server.close()
+
+
+def test_a_server_that_is_closed_frees_its_address(server: prometheus.MetricsServer) -> None:
+    port = int(server.address.rpartition(":")[2].partition("/")[0])
+    server.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    again = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", port)
+    assert again.address == server.address
+    again.close()
+
+
+def test_an_address_of_ipv6_is_a_url() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    server = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "::1", 0)
+    with urllib.request.urlopen(server.address, timeout=PATIENCE_SECS) as reply:
+        assert b"recsummary_runs 0.0" in reply.read()
+    server.close()

@@ -1,0 +1,78 @@
+"""The directory of an export: what it leaves open, and what it never touches."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rec_summary.errors import DestinationError
+from rec_summary.series.exports.directory import ExportDirectory
+
+
+def open_files() -> set[str]:
+    """Returns the descriptors of this process with what each is, but that of this look."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}")
+    return found
+
+
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    with ExportDirectory(str(tmp_path / "logs")):
+        pass  # what Python opens at the first use stays open
+    before = open_files()
+    with ExportDirectory(str(tmp_path / "logs")) as directory:
+        directory.claim(["a/b"])
+        with directory.replacing("a/b/file") as file:
+            file.write(b"data")
+        assert directory.has("a/b")
+        assert not directory.has("c")
+        directory.remove_empty(["c/d"])
+        assert open_files() != before
+    assert open_files() == before
+
+
+def test_a_worker_enters_while_an_exporter_has_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rec_summary.series.exports.claims._WAIT_SECS", 0.1)
+    with ExportDirectory(str(tmp_path)) as exporter, exporter.claims.alone():
+        with ExportDirectory(str(tmp_path), lock=False) as worker, worker.made("a"):
+            pass
+        with pytest.raises(DestinationError, match="its lock"):
+            ExportDirectory(str(tmp_path)).__enter__()
+    assert (tmp_path / "a").is_dir()
+
+
+def test_nothing_is_removed_from_where_the_process_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If somebody else has removed the directory above one that is to be removed."""
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with ExportDirectory(str(tmp_path / "logs")) as directory:
+        directory.remove_empty(["gone/run"])
+    assert (tmp_path / "run").is_dir()
+
+
+def test_a_link_that_appears_while_a_directory_is_made_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    made = os.mkdir
+
+    def be_late(name: str, *args: Any, **options: Any) -> None:
+        if name == "run":
+            os.symlink(tmp_path / "elsewhere", tmp_path / "logs" / "run")
+        made(name, *args, **options)
+
+    with ExportDirectory(str(tmp_path / "logs")) as directory:
+        monkeypatch.setattr(os, "mkdir", be_late)
+        with pytest.raises(DestinationError), directory.replacing("run/file") as file:
+            file.write(b"data")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
