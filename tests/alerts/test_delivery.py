@@ -49,6 +49,8 @@ def test_as_text() -> None:
     text = shown(transition(run="[red]a\x1b[0m\n" + "b" * 60))
     assert "FIRING [red]a\\x1b[0m\\n" + "b" * 60 + " (rank 2): loss > 1: loss = 1.5\n" in text
     assert text.count("\n") == 1
+    for firing, style in ((True, "bold red"), (False, "green")):
+        assert style in {str(span.style) for span in as_text(transition(firing=firing)).spans}
 
 
 def test_as_json() -> None:
@@ -204,6 +206,7 @@ def test_a_command_gets_the_alert_in_its_environment_and_no_shell_sees_it(script
     assert variables["RS_NAME"] == "hot"
     assert variables["RS_RULE"] == "loss > 1 for 5m"
     assert variables["RS_VALUE"] == "NaN"
+    assert environment(transition(None))["RS_VALUE"] == ""
     assert variables["RS_TIME"] == "2023-11-14T22:13:20.500+00:00"
     assert set(variables) == set(environment(began()))
 
@@ -292,6 +295,15 @@ def test_watching_does_not_wait_for_a_command_and_drops_what_is_too_much(
     (tmp_path / "go").touch()
     assert command.wait() == 0
     assert (tmp_path / "steps").read_text().split() == ["0", "1", "2"]
+    for marker in ("go", "began"):
+        (tmp_path / marker).unlink()
+    command.queue(began(5))
+    eventually((tmp_path / "began").exists)
+    for step in (6, 7, 8):
+        command.queue(began(step))
+    assert reports == ["the command sh is too slow: alerts are dropped"] * 2
+    (tmp_path / "go").touch()
+    assert command.wait() == 0
 
 
 def test_waiting_for_a_command_can_be_given_up(slow: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2
 from rec_summary.alerts import watching as watching_module
-from rec_summary.alerts.last_values import WatchReport
+from rec_summary.alerts.last_values import LastValues, WatchReport
 from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
 from rec_summary.alerts.watching import EVERYTHING, watch
@@ -26,7 +26,7 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.options import Since
+from rec_summary.series.options import ExportOptions, Selection, Since
 from rec_summary.series.report import Problem
 from tests.support.corpus import tensor
 from tests.support.record_dirs import (
@@ -270,11 +270,104 @@ def test_damage_is_reported_and_passed_over(tmp_path: Path) -> None:
     assert (report.problem_count, report.firing, report.runs) == (1, (alert,), 1)
 
 
+class Steps:
+    """A watch that goes on when it is asked to, without a thread."""
+
+    def __init__(self, source: Path, *rules: str, **options: Any) -> None:
+        self.stop = threading.Event()
+        watched = [read_rule(rule) for rule in rules]
+        self._news = watch(source, watched, stop=self.stop, interval=0.0, **options)
+
+    def poll(self) -> tuple[list[str], list[Problem], WatchReport]:
+        """Polls once; returns alerts, problems, and the report."""
+        alerts, problems = list[str](), list[Problem]()
+        for each in self._news:
+            if isinstance(each, WatchReport):
+                return alerts, problems, each
+            if isinstance(each, Problem):
+                problems.append(each)
+            else:
+                alerts.append(words(each))
+        raise AssertionError("it has ended")
+
+    def rest(self) -> list[Any]:
+        """Stops it; returns what comes until it ends."""
+        self.stop.set()
+        return list(self._news)
+
+
+def test_each_poll_ends_with_what_is_new_and_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching_module, "PATIENCE_SECS", 0.0)  # damage is no write in progress
+    values = LastValues(Selection(ExportOptions()))
+    watching = Steps(tmp_path, "nan-loss", values=values)
+    assert watching.poll() == ([], [], WatchReport((), (read_rule("nan-loss"),), 0, 0))
+    path, _ = write_segment(tmp_path / "run", *losses(1, 2, math.nan), event(4, scalar("x", 1)))
+    data = bytearray(path.read_bytes())
+    data[data.index(b"loss/auto")] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(bytes(data))
+    alerts, problems, report = watching.poll()
+    assert (alerts, [each.path for each in problems]) == (["+ run loss/auto 3"], [str(path)])
+    assert (report.runs, report.problem_count, report.unmatched) == (1, 1, ())
+    assert [words(each) for each in report.firing] == alerts
+    assert (values.firing, values.problems) == (report.firing, 1)
+    assert {tag for _, tag in values.runs["run"].values} == {"loss/auto", "x"}
+    assert watching.poll() == ([], [], report)  # nothing is reported twice
+    shutil.rmtree(tmp_path / "run")
+    ends = [watching.poll() for _ in range(3)]
+    assert [alert for alerts, _, _ in ends for alert in alerts] == ["- run loss/auto 3"]
+    assert (ends[-1][2].runs, ends[-1][2].firing, values.runs) == (0, (), {})
+    assert watching.rest() == [ends[-1][2]]
+
+
+def test_bytes_that_a_file_system_shows_late_are_read_though_nothing_else_changes(
+    tmp_path: Path,
+) -> None:
+    path, _ = write_segment(tmp_path / "run", *losses(1, math.nan))
+    whole, status = path.read_bytes(), path.stat()
+    path.chmod(0o600)
+
+    def show(data: bytes) -> None:
+        with path.open("r+b") as file:
+            file.write(data)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    show(whole[:-20] + bytes(20))
+    watching = Steps(tmp_path, "nan-loss")
+    for _ in range(3):
+        assert watching.poll()[:2] == ([], [])
+    show(whole)
+    assert watching.poll()[:2] == (["+ run loss/auto 2"], [])
+
+
+def test_a_run_that_goes_just_before_the_source_is_away_is_noticed_later(tmp_path: Path) -> None:
+    source = tmp_path / "records"
+    for name in "ab":
+        write_segment(source / name, *losses(math.nan))
+    watching = Steps(source, "nan-loss")
+    assert watching.poll()[0] == ["+ a loss/auto 1", "+ b loss/auto 1"]
+    shutil.rmtree(source / "a")
+    assert watching.poll()[0] == []  # it might have been moved at this moment
+    source.rename(tmp_path / "away")
+    assert [watching.poll()[0] for _ in range(3)] == [[]] * 3
+    (tmp_path / "away").rename(source)
+    found = [alert for _ in range(3) for alert in watching.poll()[0]]
+    assert found == ["- a loss/auto 1"]
+    assert [words(each) for each in watching.rest()[0].firing] == ["+ b loss/auto 1"]
+
+
 def test_series_beyond_the_limit_are_not_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching_module, "MOST_SERIES", 3)
-    events = [event(1, *(scalar(f"loss/{name}", math.nan) for name in "abcd")), *losses(math.nan)]
+    others = event(1, *(scalar(f"other/{name}", 1) for name in "abcd"))  # no rule is about them
+    events = [
+        others,
+        event(1, *(scalar(f"loss/{name}", math.nan) for name in "abcd")),
+        *losses(math.nan),
+    ]
     path, _ = write_segment(tmp_path / "run", *events)
     *news, report = found(tmp_path, "nan-loss")
     assert sorted(words(each) for each in news if isinstance(each, Transition)) == [
