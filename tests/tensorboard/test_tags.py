@@ -37,6 +37,8 @@ def test_the_first_series_has_the_tag() -> None:
     assert place(tags, "a", SCALARS)[0] == "a"
     assert place(tags, "a", HISTOGRAMS) == ("a/histograms", True)
     assert place(tags, "a", SCALARS)[0] == "a"
+    assert tags.shown("a", HISTOGRAMS.name, "kind") == "a/histograms"
+    assert tags.shown("a", HISTOGRAMS.name, "another") is None
     assert len(report.notes) == 1
 
 

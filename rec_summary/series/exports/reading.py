@@ -53,8 +53,6 @@ def continues(run: Run, state: FilesRead, records: NewRecords) -> bool:
 def compacted(run: Run, state: FilesRead) -> set[str]:
     """Returns the names of files that were read and that compacted files have replaced."""
     made = [file.name for file in run.files if file.name.last is not None]
-    if not made:
-        return set()
     return {
         name
         for name in state.files.keys() - {os.path.basename(file.path) for file in run.files}
@@ -149,9 +147,8 @@ class FileReader:
         name = os.path.basename(file.path)
         place = self._state.files.get(name)
         if place is None:
-            # It may be made of files that were read.
-            made = file.name.last is not None
-            place = ReadPosition(behind(file, self._last_time(file)) if made else 0)
+            # If it is a compacted file, it may be made of files that were read.
+            place = ReadPosition(behind(file, self._last_time(file)))
             if place.offset:
                 self._state.files[name] = place
         if (0 < place.offset == file.nbytes) or (not final and file.nbytes <= place.offset):
