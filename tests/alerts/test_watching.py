@@ -15,19 +15,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2
 from rec_summary.alerts import watching as watching_module
 from rec_summary.alerts.last_values import LastValues, WatchReport
 from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
-from rec_summary.alerts.watching import EVERYTHING, watch
-from rec_summary.records.reading.runs import Run
+from rec_summary.alerts.watching import EVERYTHING, WatchedRun, watch
+from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.options import ExportOptions, Selection, Since
-from rec_summary.series.report import Problem
+from rec_summary.series.report import Problem, Report
 from tests.support.corpus import tensor
 from tests.support.record_dirs import (
     START,
@@ -452,6 +454,42 @@ def test_runs_whose_values_are_skipped_may_be_silent(tmp_path: Path) -> None:
             os.utime(path, (now - age, now - age))
     with Watching(tmp_path, "stall", since=None) as watching:
         assert watching.finds("+ stuck None None")
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.integers(0, 12), max_size=12).map(sorted),
+    st.lists(st.integers(0, 12), max_size=5).map(sorted),
+    st.sampled_from([1, 3, 4096]),
+)
+def test_values_and_states_of_a_run_come_in_the_order_of_their_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[int], states: list[int], most: int
+) -> None:
+    monkeypatch.setattr(watching_module, "_JOINED", most)
+    directory = tmp_path / "run"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    recorded = [event(n, scalar("loss", n), at=START + t) for n, t in enumerate(values)]
+    stated = [
+        lineage(START + t, train_lineage=train(status=RunState.RUNNING, step=n))
+        for n, t in enumerate(states)
+    ]
+    old_segment(directory, *recorded, *stated)
+    found = []
+    for run in find_runs(tmp_path):
+        for news in WatchedRun(Selection(ExportOptions()), Report()).read(run):
+            assert len(news.wall_times)
+            if news.steps is None:
+                assert news.state is not None
+                found.append(("state", news.state.step))
+            else:
+                assert news.scalars.values.tolist() == news.steps.tolist()
+                found += [("value", step) for step in news.steps.tolist()]
+    expected = [(t, 0, "value", n) for n, t in enumerate(values)]
+    expected += [(t, 1, "state", n) for n, t in enumerate(states)]
+    assert found == [(kind, n) for *_, kind, n in sorted(expected)]
 
 
 def test_records_of_many_kinds_are_judged_together_in_their_order(tmp_path: Path) -> None:
