@@ -95,6 +95,7 @@ def judged(text: str, *values: float) -> list[tuple[int | None, bool]]:
         ("loss drops 50% within 10m", [0, 0, -1], [(3, True)]),
         ("loss drops 3 within 10m", [8, 6, 5], [(3, True)]),
         ("loss rises 3 within 10m", [8, 6, 9], [(3, True)]),
+        ("loss rises 3 within 10m", [6, 8, 8.5], []),
         ("loss rises 3 within 10m", [8, INF, 8], [(2, True), (3, False)]),
         ("loss drops 3 within 10m", [INF, 8], []),
     ],
