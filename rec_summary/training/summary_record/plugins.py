@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rec_summary._pb import anf_ir_pb2
@@ -12,17 +12,19 @@ from rec_summary.checks import check_name, check_type, check_unicode
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.writing.record import LazyRecord
 from rec_summary.training.graphs import model_record
+from rec_summary.training.lineage.custom import custom_lineage
 from rec_summary.training.operators import KINDS, snapshot
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.tensors import own_array, to_number
 from rec_summary.values.summary import LANDSCAPE, SCALAR, SummaryValue
 
+_CUSTOM: Final = "custom_lineage_data"
 # By plugin: the message that it accepts, and the message's field in a lineage event.
 _LINEAGE: Final = {
     "train_lineage": ("TrainLineage", "train_lineage"),
     "eval_lineage": ("EvaluationLineage", "evaluation_lineage"),
     "dataset_graph": ("DatasetGraph", "dataset_graph"),
-    "custom_lineage_data": ("UserDefinedInfo", "user_defined_info"),
+    _CUSTOM: ("UserDefinedInfo", "user_defined_info"),
 }
 GRAPH: Final = "graph"
 _LANDSCAPE: Final = "landscape"
@@ -92,6 +94,8 @@ class PendingValues:
 
 
 def _lineage(plugin: str, value: Any) -> LineageEvent:
+    if plugin == _CUSTOM and isinstance(value, Mapping):
+        return custom_lineage(value)
     message, field = _LINEAGE[plugin]
     event = LineageEvent()
     content = getattr(event, field)
@@ -112,6 +116,7 @@ def _serialised(plugin: str, value: Any, message: str) -> bytes:
     """Returns the bytes of a protobuf message of this name, from any package."""
     if getattr(getattr(value, "DESCRIPTOR", None), "name", None) != message:
         expected = f"a {message} message of MindSpore or of rec_summary"
+        expected += ", or a dict" if plugin == _CUSTOM else ""
         raise TypeError(three_part(f"the value of {plugin}", type(value).__name__, expected))
     return bytes(value.SerializeToString())
 

@@ -167,6 +167,7 @@ class SummaryRecord:
                 train_lineage, eval_lineage, dataset_graph, custom_lineage_data: a
                 TrainLineage, EvaluationLineage, DatasetGraph, UserDefinedInfo; landscape: a
                 LossLandscape: protobuf messages of MindSpore or of rec_summary.
+                custom_lineage_data also accepts a dict, as `SummaryCollector` does.
                 graph: a ModelProto, or its bytes.
             name: The tag of a scalar, tensor, histogram, image or landscape.
             value: The value. It is copied; you may change it afterwards.

@@ -26,7 +26,7 @@ from mindspore.train import lineage_pb2 as their_lineage
 from mindspore.train import summary_pb2 as their_summary
 from PIL import Image
 
-from rec_summary import SummaryRecord, export_tensorboard
+from rec_summary import SummaryRecord, export_tensorboard, load
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
@@ -241,6 +241,15 @@ def test_messages_of_both_packages_are_taken_and_keep_what_only_one_knows(tmp_pa
     assert [event.graph_def.name for event in graphs(tmp_path)] == ["net"]
 
 
+def test_hyper_parameters_are_a_dict(tmp_path):
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("custom_lineage_data", "hparams", {"dropout": 0.1, "layers": 3})
+        record.add_value("scalar", "loss", 0.5)
+        record.record(1)
+    run = load(tmp_path).lineage().iloc[0]
+    assert (run["dropout"], run["layers"], run["loss"]) == (0.1, 3, 0.5)
+
+
 @pytest.mark.parametrize(
     ("plugin", "name", "value", "error"),
     [
@@ -264,6 +273,8 @@ def test_messages_of_both_packages_are_taken_and_keep_what_only_one_knows(tmp_pa
         ("train_lineage", "", their_lineage.EvaluationLineage(), TypeError),
         ("eval_lineage", "", {"auc": 1}, TypeError),
         ("custom_lineage_data", "", None, TypeError),
+        ("custom_lineage_data", "", {"dropout": object()}, TypeError),
+        ("custom_lineage_data", "", {"\ud800": 1}, ValueError),
         ("landscape", "x", b"", TypeError),
         ("graph", "", b"no protobuf", ValueError),
         ("graph", "", b"", ValueError),
