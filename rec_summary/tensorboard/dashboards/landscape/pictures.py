@@ -13,8 +13,8 @@ from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.landscape.mesh import is_wide
 from rec_summary.values.landscape import Landscape
 
-_INCHES: Final = (7.2, 5.6)
-_DPI: Final = 110
+_INCHES: Final = (4.95, 3.85)  # small, so that letters are large: TensorBoard shows 350 pixels
+_DPI: Final = 160
 _LEVELS: Final = 30
 _PATH: Final = "#d01515"
 _MARK: Final = {"markeredgecolor": "black", "ls": ""}

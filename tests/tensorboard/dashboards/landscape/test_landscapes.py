@@ -185,7 +185,7 @@ def test_a_minimum_is_at_its_true_place_in_the_contour(x: float, y: float) -> No
     bowl = (grid_x - x) ** 2 + (grid_y - y) ** 2
     found = Landscape(axis, axis, bowl, np.zeros((0, 3)))
     pixels = np.asarray(Image.open(io.BytesIO(contour_picture(found))).convert("RGB")).astype(int)
-    inner = pixels[70:540, 100:615]  # without the frame and the bar of colours
+    inner = pixels[46:536, 126:604]  # without the frame and the bar of colours
     distance = np.abs(inner - sequential(0.0).astype(int)).sum(axis=2)
     rows, columns = np.nonzero(distance <= distance.min() + 3)
     place = columns.mean() / inner.shape[1], rows.mean() / inner.shape[0]
