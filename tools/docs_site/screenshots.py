@@ -6,6 +6,7 @@ RECORDS are the demo's, TASKS those of the demo with `--tasks`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import tempfile
@@ -17,53 +18,91 @@ from PIL import Image
 
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.tensorboard import first_screen
+from tests.support.waiting import eventually
 from tools.tensorboard_pages import pages
 from tools.tensorboard_pages.browser import Browser
 from tools.tensorboard_pages.server import TensorBoardServer
 
 _MODEL: Final = "Default/network-ClickEvaluation/scorer-WideDeep"
 _SURFACE: Final = (340, 500, 985, 857)  # what is beside it is empty
+_TABLE: Final = (324, 170, 1246, 757)
+_SLICES: Final = ("AUC by film: click", "AUC by user: click")
+_FRAME: Final = 9  # pixels: the red frame of the node that was opened last
+
+# Curves are drawn whole: TensorBoard cuts off outliers by default.
+_STORED: Final = {
+    "_tb_global_settings": '{"ignoreOutliers": false}',  # of Time Series
+    "_ignoreYOutliers": "false",
+}
+_SMOOTH: Final = "smoothing=0.9"  # single batches are noisy
+
+# TensorBoard keeps most of its pages in shadow roots.
+_NODES: Final = """
+const nodes = [];
+const walk = (node) => {
+  if (node.shadowRoot) walk(node.shadowRoot);
+  for (const child of node.children) walk(child);
+  nodes.push(node);
+};
+walk(document.body);
+const box = (node) => {
+  const {left, top, right, bottom} = node.getBoundingClientRect();
+  return [left, top, right, bottom];
+};
+"""
+_FIT_GRAPH: Final = """
+for (const node of nodes)
+  if (['tf-graph-info', 'tf-graph-minimap'].includes(node.localName)) node.style.display = 'none';
+nodes.find((node) => node.textContent.trim() === 'Fit to screen').click();
+"""
+_MODEL_BOX: Final = """
+const name = `g.node[data-name="${arguments[0]}"]`;
+return box(nodes.find((node) => node.matches && node.matches(name)));
+"""
+_CARD: Final = """
+const card = nodes.find((node) =>
+  node.localName === 'tf-custom-scalar-multi-line-chart-card' && node.title === arguments[0]);
+"""
+_OPEN_CARD: Final = """
+card.style.width = '480px';
+card.shadowRoot.querySelector('.toggle-matches-button').click();
+nodes.forEach((node) => node.localName === 'vz-line-chart2' && node.redraw());
+"""
 
 
 def main(records: Path, tasks: Path, folder: Path) -> None:
     """Writes one picture for each page."""
     records, tasks, folder = records.resolve(), tasks.resolve(), folder.resolve()
     with _server(records) as server, Browser(width=1600, height=800) as browser:
+        browser.store(server.url, _STORED)
         for page, shows in (
             (_first_screen(Path(records.name)), ("loss/auto", "auc last_20000", "Smoothed")),
             (
                 pages.time_series(
-                    "recommender/(gauc|calibration|normalised_entropy)/last", "recommender"
+                    "^recommender/(gauc|calibration|normalised_entropy)/last", "recommender"
                 ),
                 ("recommender/gauc/last", "Smoothed"),
             ),
             (pages.PR_CURVES, ("recommender/pr_curve",)),
-            (pages.GRAPHS, ("Default", "Gradients")),
             (pages.RECORDS_PROJECTOR, ("item_embedding", "Dimension: 16")),
         ):
             pages.photograph(browser, server, page, shows, folder)
-            if page is pages.GRAPHS:
-                for scope in ("Default", "Default/network-ClickEvaluation", _MODEL):
-                    browser.double_click_node(scope)
-                browser.picture(folder / f"{page.name}.png")
         with Browser(width=1100, height=1000) as square:  # a single mesh is as high as it is wide
             pages.photograph(square, server, pages.MESH, ("landscape_", "step 0"), folder)
         _cut(folder / f"{pages.MESH.name}.png", _SURFACE)
+        with Browser(width=3000, height=1700) as large:
+            _graph(large, server, folder)
     with _server(tasks) as server, Browser(width=1600, height=1220) as browser:
-        for page, shows in (
-            (
-                pages.time_series(r"gradients/(norm|update_ratio)(/|$)", "gradients"),
-                ("norm/tables",),
-            ),
-            (
-                pages.time_series(r"click/(\w+_at_10|gauc|auc)/last", "lists"),
-                ("ndcg_at_10", "mrr_at_10"),
-            ),
-        ):
-            pages.photograph(browser, server, page, shows, folder)
-    with _server(tasks) as server, Browser(width=1250, height=800) as browser:
+        browser.store(server.url, _STORED)
+        page = pages.time_series(r"gradients/(norm|update_ratio)(/|$)", "gradients")
+        page = dataclasses.replace(page, query=f"{page.query}&{_SMOOTH}")
+        pages.photograph(browser, server, page, ("norm/tables",), folder)
+        with Browser(width=1300, height=3900) as high:  # cards are drawn only where they are seen
+            _slices(high, server, folder)
+    with _server(tasks) as server, Browser(width=1250, height=900) as browser:
         page = pages.Page("slice_table", "text&tagFilter=click/slice/genre/table/lifetime")
         pages.photograph(browser, server, page, ("Documentary", "calibration"), folder)
+    _cut(folder / f"{page.name}.png", _TABLE)
 
 
 @contextlib.contextmanager
@@ -78,7 +117,37 @@ def _server(records: Path) -> Iterator[TensorBoardServer]:
         yield server
 
 
-def _cut(path: Path, box: tuple[int, int, int, int]) -> None:
+def _graph(browser: Browser, server: TensorBoardServer, folder: Path) -> None:
+    """Takes the graph of the model, cut from the page."""
+    path = folder / f"{pages.GRAPHS.name}.png"
+    browser.open(f"{server.url}/#{pages.GRAPHS.fragment}", ("Default", "Gradients"))
+    for scope in ("Default", "Default/network-ClickEvaluation", _MODEL):
+        browser.double_click_node(scope)
+    browser.run(_NODES + _FIT_GRAPH)
+    browser.picture(path)
+    left, upper, right, lower = browser.run(_NODES + _MODEL_BOX, _MODEL)
+    _cut(path, (left + _FRAME, upper + _FRAME // 2, right - _FRAME, lower - _FRAME))
+
+
+def _slices(browser: Browser, server: TensorBoardServer, folder: Path) -> None:
+    """Takes two charts of slices with their legends, cut from Custom Scalars."""
+    path = folder / "slices.png"
+    browser.store(server.url, _STORED)
+    browser.open(f"{server.url}/#{pages.CUSTOM_SCALARS.fragment}", (*_SLICES, "Matches (2)"))
+    for title in _SLICES:
+        eventually(lambda title=title: browser.run(f"{_NODES}{_CARD}return !!card", title))
+        browser.run(_NODES + _CARD + _OPEN_CARD, title)
+    browser.picture(path)
+    boxes = [browser.run(f"{_NODES}{_CARD}return box(card)", title) for title in _SLICES]
+    with Image.open(path) as page:
+        charts = [page.convert("RGB").crop(box) for box in boxes]
+    both = Image.new("RGB", (sum(c.width for c in charts), max(c.height for c in charts)), "white")
+    for index, chart in enumerate(charts):
+        both.paste(chart, (index * charts[0].width, 0))
+    both.save(path)
+
+
+def _cut(path: Path, box: tuple[float, float, float, float]) -> None:
     """Leaves of a picture what is in a box: left, upper, right, lower."""
     with Image.open(path) as picture:
         picture.convert("RGB").crop(box).quantize(255, dither=Image.Dither.NONE).save(path)
@@ -88,7 +157,7 @@ def _first_screen(records: Path) -> pages.Page:
     """Returns the page that `rec-summary view` opens, with the noise of single batches smoothed."""
     tags = first_screen.pinned_tags(first_screen.recorded_tags(find_runs(records)))
     query = first_screen.page("", tags).removeprefix("?").removesuffix("#timeseries")
-    return pages.Page("timeseries", "timeseries", f"{query}&smoothing=0.9")
+    return pages.Page("timeseries", "timeseries", f"{query}&{_SMOOTH}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,12 @@ class Browser:
         eventually(lambda: self.run(_DOUBLE_CLICK % name))
         time.sleep(_UNFOLD_SECS)
 
-    def run(self, script: str) -> Any:
+    def store(self, url: str, items: Mapping[str, str]) -> None:
+        """Sets items of the local storage, where TensorBoard keeps its settings."""
+        self._driver.get(url)
+        for key, value in items.items():
+            self.run("localStorage.setItem(arguments[0], arguments[1])", key, value)
+
+    def run(self, script: str, *arguments: object) -> Any:
         """Runs JavaScript in the page and returns its result."""
-        return self._driver.execute_script(script)
+        return self._driver.execute_script(script, *arguments)
