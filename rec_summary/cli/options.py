@@ -100,7 +100,7 @@ def ranks(what: str) -> Decorator:
 
 
 separate_ranks: Final = ranks(
-    "Show these ranks separately (by default all; if there are more than eight, the first)"
+    "Show these ranks separately (by default all, or of more than eight only the first)"
 )
 wide: Final = flag("--wide", "Show all columns at full width, however wide the terminal is.")
 

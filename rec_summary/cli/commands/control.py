@@ -108,8 +108,8 @@ def _wait(text: str) -> options.Decorator:
 @options.flag("--reset", "Go back to the settings of the code.")
 @options.flag("--stop", "End the training in good order after a step.")
 @_wait(
-    "How long to wait until all ranks have done it. Several ranks stop after a minute, "
-    "which is added."
+    "How long to wait until all ranks have done it. With --stop, several ranks stop about a minute "
+    "later; this minute is added."
 )
 @options.as_json()
 def control(
@@ -163,10 +163,10 @@ Examples:
 def note(source: str, text: str, at: str | None, wait: float) -> None:
     """Write a note into the lineage of a training.
 
-    TensorBoard shows it in its Text dashboard, with its author and step; so do inspect, lineage
-    and `control --show`. A training that runs records it itself. If it has ended, or its process
-    was killed, this command does, at the last step unless --at says another one. A run without
-    lineage, such as one of SummaryRecord, takes no notes.
+    TensorBoard shows the note on its Text page, with its author and step. `inspect`, `lineage` and
+    `control --show` print it. A running training records the note itself. After its end, also
+    by a kill, this command records the note, at the last step or at that of --at. A run without
+    lineage, such as one of SummaryRecord, accepts no notes.
     """
     from rec_summary.cli.requests import LONGEST_NOTE, new_request, run_of, status_of, write_note
     from rec_summary.series.options import read_since

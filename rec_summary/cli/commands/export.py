@@ -75,7 +75,7 @@ _DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not 
 @options.tags
 @options.runs
 @options.ranks(
-    "Show these ranks separately (by default all; if there are more than eight, the first); in "
+    "Show these ranks separately (by default all, or of more than eight only the first); in "
     "tables, only these"
 )
 @options.option(

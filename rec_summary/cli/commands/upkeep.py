@@ -158,13 +158,13 @@ def repair(source: str, destination: str) -> None:
 def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None:
     """Make old records coarser until each run has at most N bytes.
 
-    The newest part of a run stays complete; older parts become coarser the older they are, and the
-    whole history stays. Of scalars, the first, least, greatest and last point of each bucket of
-    steps are kept, NaN and infinities among them; of histograms, images and tensors every n-th; of
-    lineage, graphs, landscapes and evaluations all. The files are in the format that they had.
+    The newest part of a run stays complete. Older parts become coarser with their age, and no part
+    is lost. Of each bucket of steps, a scalar keeps its first, minimum, maximum and last point, NaN
+    and infinities included. Histograms, images and tensors keep every n-th value. Lineage, graphs,
+    landscapes and evaluations keep all. The format of the files does not change.
 
-    SRC is for directories that no process writes, MindSpore's as well. A training with
-    SummaryCollector(retention=...) does this by itself.
+    No process may write to SRC meanwhile. Records of MindSpore's collector can be compacted, too.
+    A training with SummaryCollector(retention=...) compacts its own records.
     """
     from rec_summary.compaction.directory import compact as compact_all
 

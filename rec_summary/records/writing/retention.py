@@ -73,10 +73,10 @@ def begin_bytes(total_bytes: int) -> int:
 class Retention:
     """How long records are kept: all of them, as far as a budget of bytes allows.
 
-    Within the budget, the newest part of a run is complete, and older parts become coarser the
-    older they are. Of scalars, the first, least, greatest and last point of each bucket of steps
-    stay, NaN and infinities among them; of histograms, images and tensors every n-th; of lineage,
-    graphs, landscapes and evaluations all. `docs/operations.md` explains it.
+    Within the budget, the newest part of a run is complete, and older parts become coarser with
+    their age. Of each bucket of steps, a scalar keeps its first, minimum, maximum and last point,
+    NaN and infinities included. Histograms, images and tensors keep every n-th value. Lineage,
+    graphs, landscapes and evaluations keep all. `docs/operations.md` explains it.
 
     Attributes:
         total_bytes: The most bytes of the record files of each rank in the record directory,
