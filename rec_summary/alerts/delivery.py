@@ -36,7 +36,7 @@ _SECONDS: Final = "%Y-%m-%d %H:%M:%S"
 
 
 def sentence(transition: Transition) -> str:
-    """Returns what has happened, in a line of text."""
+    """Returns a transition as one line of text."""
     rank = f" (rank {transition.rank})" if transition.rank else ""
     rule = transition.rule
     about = rule.title if rule.name is None else f"{rule.name} ({rule.text})"
@@ -45,7 +45,7 @@ def sentence(transition: Transition) -> str:
 
 
 def as_text(transition: Transition) -> Text:
-    """Returns what has happened as text with styles, for a terminal."""
+    """Returns a transition as styled text, for a terminal."""
     from rich.text import Text
 
     date = moment(transition.wall_time)
@@ -56,7 +56,7 @@ def as_text(transition: Transition) -> Text:
 
 
 def as_json(transition: Transition) -> Mapping[str, Any]:
-    """Returns what has happened for JSON: NaN and infinities are strings."""
+    """Returns a transition for JSON: NaN and infinities are strings."""
     value = transition.value
     date = moment(transition.wall_time)
     return {
@@ -76,7 +76,7 @@ def as_json(transition: Transition) -> Mapping[str, Any]:
 
 
 def environment(transition: Transition) -> dict[str, str]:
-    """Returns what has happened as variables for a command: RS_STATE, RS_RUN and so on."""
+    """Returns a transition as environment variables: RS_STATE, RS_RUN and so on."""
     variables = {
         f"RS_{name.upper()}": "" if value is None else str(value)
         for name, value in as_json(transition).items()
@@ -94,7 +94,7 @@ class _Failures:
     def note(self, failure: str | None) -> None:
         """Reports a failure if it is the first; None says that delivery works again."""
         if failure is not None and not self._is_failing:
-            with contextlib.suppress(OSError):  # nobody reads standard error any more
+            with contextlib.suppress(OSError):  # standard error is closed
                 self._complain(failure)
         self._is_failing = failure is not None
 
@@ -228,7 +228,7 @@ class Command:
                 env={**os.environ, **environment(transition)},
                 stdin=subprocess.PIPE,
                 stdout=2,  # standard output may be JSON that somebody reads
-                start_new_session=True,  # Ctrl-C is for us, and killing is for all it started
+                start_new_session=True,  # Ctrl-C does not reach it; killpg reaches its children
             )
         except (OSError, ValueError) as error:
             return f"cannot be run: {error}"

@@ -35,7 +35,8 @@ class Throughput(State):
         self._waited = 0
         self._future = 0
         self._undated = 0
-        self._first_event, self._last_event = math.inf, -math.inf  # the first one is only stored
+        # The first one is stored, but not reported.
+        self._first_event, self._last_event = math.inf, -math.inf
         self._now = -math.inf  # the latest step with an event
 
     def add_steps(

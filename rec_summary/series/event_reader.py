@@ -123,8 +123,8 @@ class EventReader:
             offset: The record boundary to start at, in bytes.
             frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
             steps_only: Whether batches of many records need no values, but steps and times only.
-            scanned: What `scan_together` has of it; used if it has not changed. Without frames.
-                If `file` has it itself, the file is not opened.
+            scanned: The result of `scan_together` for this file, used if the file has not changed.
+                Only without `frames`. If `file.scanned` holds it, the file is not opened.
         """
         self.offset = offset
         self._frames, self._steps_only = frames, steps_only
@@ -272,7 +272,7 @@ class EventReader:
 
     @property
     def _is_recent(self) -> bool:
-        """Whether the file was changed so late that it may still be written."""
+        """Whether the file was changed so recently that a writer may still be at work."""
         return time.time() - self._file.changed < _WRITTEN_SECS
 
     def _from_memory(self, scanned: ScannedRecords, row: int) -> Record | Damage | None:
@@ -317,13 +317,13 @@ def _unopened(offset: int, error: OSError) -> Damage:
 
 
 def scan_together(files: Iterable[RecordFile]) -> dict[str, ScannedFile]:
-    """Scans short files at once, since a short file takes as long as one of some thousand records.
+    """Scans short files in one call, because each call costs as much as some thousand records.
 
     Args:
         files: Summary files.
 
     Returns:
-        Those of the files that can be read as blocks from their beginning to their end, by path.
+        By path, the files that can be read as blocks from the beginning to the end.
     """
     opened: list[tuple[str, FileStatus]] = []
     buffers = []
@@ -356,7 +356,7 @@ def _scanned(runs: list[Run]) -> Iterator[Run]:
     files = (file for run in runs for file in run.files if file.name.kind is Kind.SUMMARY)
     scanned = scan_together(files)
     while runs:
-        run = runs.pop(0)  # so that only what is still to be read is held
+        run = runs.pop(0)  # frees the scanned files of runs that were read
         files_of = tuple(
             replace(file, scanned=scanned.pop(file.path)) if file.path in scanned else file
             for file in run.files

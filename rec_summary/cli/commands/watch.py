@@ -42,10 +42,10 @@ Examples:
   rec-summary watch records --once || echo 'something is wrong'
 
 \b
-A rule: TAG > NUMBER (also >= < <= == !=), TAG is not finite, or
-TAG drops 5% within 10m (also rises; 0.02 for 5%), each optionally followed
-by: for 5m. Or: no data for 10m, TAG no data for 10m. NAME: in front gives the
-rule a name. See docs/alerts.md.
+Rules: TAG > NUMBER (or >= < <= == !=); TAG is not finite; TAG drops 5% within
+10m (or rises; or by a number such as 0.02). Each may end with: for 5m.
+Also: no data for 10m; TAG no data for 10m. NAME: before a rule names it.
+See docs/alerts.md.
 Built-in rules: nan-loss, stall, auc-drop.
 
 \b

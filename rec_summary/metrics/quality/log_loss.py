@@ -114,8 +114,8 @@ class LogLoss(Scalable):
 
     def terms(self, batch: Clicks) -> tuple[Floats, Floats]:
         """Returns the weighted loss and the weighted score of each example."""
-        # The score of a click, and 1 minus that of another: `where` and `clip` take several times
-        # as long, as the processor cannot foresee their branches.
+        # The predicted probability of the label: the score of a click, 1 minus it for a non-click.
+        # `where` and `clip` take several times as long: their branches are not predictable.
         losses: Floats = (~batch.labels).astype(np.float64)
         losses -= batch.scores
         np.abs(losses, out=losses)
@@ -187,7 +187,7 @@ class LogLoss(Scalable):
     def calibration_free_entropy(self) -> float:
         """Returns the log loss divided by that of predicting the mean score for every example.
 
-        A model that predicts too much everywhere is compared with one that does so as well.
+        A model with a wrong mean is compared with a constant prediction of the same mean.
         """
         rate, weight = self.click_rate, self.weight
         mean = self._scores.value() / weight if weight else math.nan
@@ -199,7 +199,7 @@ class LogLoss(Scalable):
         """Multiplies the weight of every example by `factor`, above 0, in place."""
         super().scale(factor)
         for squares in (self._squares, self._click_squares):
-            squares.scale(factor)  # once more
+            squares.scale(factor)  # a second time, because they are squares
 
     def arrays(self) -> dict[str, Array]:
         """Returns the setting and the sums; of squared weights only if they are not all 1."""

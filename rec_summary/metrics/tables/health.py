@@ -47,7 +47,7 @@ class TableHealth(State):
         self.frequency.add_classified(table_ids)
 
     def following(self) -> TableHealth:
-        """Returns an empty state whose sample of ids goes on where that of this state ends."""
+        """Returns an empty state that continues the sample of ids of this state."""
         return type(self)(TouchedRows(self.touched.options), self.frequency.following())
 
     @classmethod

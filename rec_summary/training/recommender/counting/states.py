@@ -43,14 +43,14 @@ from rec_summary.training.recommender.slices import slicing
 
 _SEEN: Final = "seen"
 _OPTIONAL: Final = frozenset((tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY))
-"""The groups of states that begin empty if a run with the same `settings` has stored no such one.
+"""The groups of states that may be missing in a stored run with the same `settings`.
 
-Options that are no part of the settings decide on them.
+Options outside the settings switch them on and off; a missing one begins empty.
 """
 
 _Slot = tuple[str, dict[str, Any], str]
 """A key, and where its state is: in this dict under this name."""
-_MISTAKEN: Final = 0.05  # the share of new ids from which on it is reported
+_MISTAKEN: Final = 0.05  # the share of new ids counted as known above which it is reported
 
 
 class RankMetrics:
@@ -168,7 +168,7 @@ class RankMetrics:
 
     @property
     def reference(self) -> dict[str, Distribution]:
-        """The complete references for drift, of which those of named tasks have their names."""
+        """The complete references of drift; the keys of a named task begin with its name."""
         return {
             (f"{task}/{name}" if task else name): column
             for task, drift in self._drifts.items()
@@ -176,7 +176,7 @@ class RankMetrics:
         }
 
     def set_reference(self, reference: Mapping[str, Distribution]) -> None:
-        """Sets the `reference` of an earlier run, and begins to measure drift."""
+        """Takes the `reference` of an earlier run and begins to measure drift."""
         rest = dict(reference)
         for task, drift in reversed(self._drifts.items()):  # the unnamed one takes the rest
             names = dict(zip(rest, rest, strict=True))
@@ -226,13 +226,13 @@ class RankMetrics:
                 report.read_rows(into, name, norms, touched)
 
     def check_values(self, values: report.MetricValues) -> None:
-        """Reports the tasks whose AUC may be wrong by much."""
+        """Reports the tasks whose AUC may have a large error."""
         for name in self._tasks:
             mistakes = auc_mistakes(name, values.scalars, self._options.bins)
             self._report(inputs.role_of(name, "AUC"), mistakes)
 
     def mark_lost(self, into: report.MetricValues) -> None:
-        """Replaces the quality of each task that predicts nothing but NaN by NaN."""
+        """Sets the quality of each task that predicts only NaN to NaN."""
         for task in self._tasks.values():
             task.mark_lost(into)
 
@@ -270,7 +270,7 @@ class RankMetrics:
         self.examples = examples
 
     def _slots(self) -> tuple[list[_Slot], list[_Slot]]:
-        """Returns where states are, those that each process with the same settings has first."""
+        """Returns the slots that every process with these settings has, and the optional ones."""
         slots: list[_Slot] = [
             (tags.key(group, name), windows, name)
             for task in self._tasks.values()
@@ -341,7 +341,7 @@ class RankMetrics:
             self._steps[tags.LABEL_DELAY].add_all(delays[np.isfinite(delays)])
 
     def _times(self, role: str, steps: Steps) -> Array | None:
-        """Returns times, and reports what cannot be right."""
+        """Returns times, and reports implausible ones."""
         times = self._roles.column(role, steps.arrays)
         if times is not None:
             self._report(role.replace("_", " "), time_mistakes(times))
