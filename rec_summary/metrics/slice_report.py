@@ -26,7 +26,7 @@ def sum_of_weights(number: float) -> str:
 
 _COLUMNS: Final[dict[str, Callable[[float], str]]] = {
     **dict.fromkeys(("examples", "clicks"), sum_of_weights),
-    "click_rate": "{:.4g}".format,
+    "click_rate": "{:#.4g}".format,
     **dict.fromkeys(("auc", "normalised_entropy", "calibration", "accuracy"), "{:.4f}".format),
     **dict.fromkeys(("rmse", "mae"), "{:.5g}".format),
     "bias": "{:.4g}".format,
