@@ -134,7 +134,8 @@ def reliability_picture(columns: Any) -> Image.Image:
         draw.line(line, fill=_BLUE, width=2)
     for x, y in line:
         draw.ellipse((x - _DOT, y - _DOT, x + _DOT, y + _DOT), fill=_BLUE)
-    draw.text((_MARGIN, _MARGIN - 16), "observed over predicted click rate", fill="black")
+    heading = "observed over predicted click rate; bars: examples"
+    draw.text((_MARGIN, _MARGIN - 16), heading, fill="black")
     draw.text((_MARGIN - 8, _SIDE - _MARGIN + 8), "0", fill="black")
     draw.text((_SIDE - _MARGIN - 24, _SIDE - _MARGIN + 8), f"{most:.3g}", fill="black")
     return canvas
