@@ -26,9 +26,12 @@ from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.report import Detail, MetricValues, read, read_rows
 from rec_summary.metrics.state import State, restore
+from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
+from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
 from rec_summary.metrics.tables.growth import IdTurnover, RowAges, hashed_ids
+from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import RowNorms
-from rec_summary.metrics.tags import GROUPS, named_tasks
+from rec_summary.metrics.tags import GROUPS, OF_SLICES, named_tasks
 from rec_summary.metrics.throughput import Throughput
 from tests.support.laws import assert_equal_states, assert_laws
 from tests.support.metric_states import STORED, table_health
@@ -223,6 +226,25 @@ def test_the_numbers_of_clicks() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("size", "cells"), [(1, 4096), (2, 4096), (64, 4096), (65, 4096), (1000, 4096), (20_000, 128)]
+)
+def test_the_histogram_of_scores_is_that_of_numpy(size: int, cells: int) -> None:
+    random = np.random.default_rng(size)
+    scores, weights = random.permutation(size) / (2 * size), random.integers(1, 9, size) / 4
+    state = ClickQuality(cells)
+    state.update(scores, random.random(size) < 0.3, weights)
+    state.seal()
+    edges, counts = read({"quality/x": state}, Detail()).histograms["recommender/scores/x"]
+    assert counts.tolist() == np.histogram(scores, edges, weights=weights)[0].tolist()
+    assert (np.diff(edges) > 0).all()
+    assert edges[-1] == pytest.approx(scores.max(), rel=0.02, abs=1e-300)
+    if cells > size:  # a cell for each score
+        of_bucket = -(-size // 64)
+        assert len(counts) == -(-size // of_bucket)
+    assert len(counts) <= 64
+
+
 def test_the_numbers_of_ratings_choices_and_labels() -> None:
     rated = RatingErrors()
     rated.update([1, 2, math.nan], [2, 5, 2])
@@ -283,6 +305,11 @@ def test_the_numbers_of_users_and_lists() -> None:
         "lists_sampled_share/x": 1,
         "lists_too_long_share/x": 1 / 3,
     }
+    random, part = np.random.default_rng(0), RankedLists(64, 4, at=(1, 2))
+    part.update(np.arange(400) // 4, random.random(400), random.random(400) < 0.4)
+    first, second = (list_quality.top_of_lists(part.sampled(), k) for k in (1, 2))
+    assert 0 < second.standard_error != first.standard_error
+    assert numbers("lists/x", part)["lists_standard_error/x"] == first.standard_error
     pairs = list_quality.pairs_of_all(lists.sampled())
     assert numbers("pairs/x", lists) == {"xauc/x": pairs, "xauc_sampled_share/x": 1}
     assert set(numbers("lists/x", RankedLists(64, 4, at=(1,))).values()) == {0}
@@ -323,6 +350,9 @@ def test_the_numbers_of_tables_and_features() -> None:
         **plain,
         **named("", dict(itertools.islice(of_turnover.items(), 2))),
     }
+    unchanged = numbers("turnover/item", IdTurnover(table.touched.copy()), **both)
+    assert unchanged["table/item/window/new_rows"] == 0
+    assert numbers("ages/item", turnover, **both) == plain
     nothing = both | {"table_window/item": table_health(10)}
     assert "table/item/window/new_rows" not in numbers("turnover/item", turnover, **nothing)
     assert numbers("turnover/item", LabelCounts(), **both) == plain
@@ -334,6 +364,15 @@ def test_the_numbers_of_tables_and_features() -> None:
     known.add([1])
     assert "table/item/unknown_share" not in numbers("table/item", known)
     assert "table/item/touched_share" not in numbers("table/item", table_health(None))
+    whole = IdFrequency(FrequencyOptions(1000, sample_one_in=1))
+    many = TableHealth(TouchedRows(TouchedOptions(1000)), whole)
+    many.add(np.concatenate([np.arange(300), np.arange(100), np.full(5, 7)]))
+    found = read({"table/item": many}, Detail(top=3))
+    assert found.scalars["recommender/table/item/top_100_share"] == 205 / 405
+    assert found.tops["recommender/table/item/top_ids"][1].tolist() == [7, 2, 2]
+    outside = table_health(10)
+    outside.add([99])
+    assert not read({"table/item": outside}, Detail()).tops
     ages = RowAges(np.arange(2))
     ages.touch(np.array([True, False]), 5)
     ages.touch(np.array([False, False]), 12)
@@ -413,6 +452,18 @@ def test_the_numbers_of_slices_of_clicks() -> None:
     assert table[1][4] == f"{aucs['bad']:.4f} ± {errors['bad']:.4f}"
     assert list(found.tables) == ["recommender/slice/country/table/x"]
     assert not read({"slice/country/x": state}, Detail(curves=False)).tables
+
+
+def test_slices_may_have_all_metrics_of_clicks() -> None:
+    metrics = (*OF_SLICES, "log_loss", "average_precision")
+    state = Slices(SliceState(metrics, {"quality": ClickQuality(128)}))
+    codes, prepared = np.zeros(500, np.intp), ClickQuality(128).prepare(clean(*clicks(1)))
+    state.count(SlicedBatch(Slicing(codes, ["a"]), {"quality": prepared}))
+    alone = numbers("quality/x", quality(1))
+    assert numbers("slice/c/x", state) == {
+        f"slice/c=a/{name}/x": alone[f"{name}/x"]
+        for name in ("auc", "calibration", "log_loss", "average_precision")
+    }
 
 
 @pytest.mark.parametrize(
