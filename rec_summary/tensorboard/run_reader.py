@@ -171,10 +171,12 @@ class RunReader(FileReader):
         highest = int(steps[-1])
         self._state.reached = max(self._state.reached, highest)
         self._state.furthest = max(self._state.furthest, highest, key=abs)
-        if isinstance(batch, Record) and any(value.kind == KIND for value in batch.values):
+        series = batch.series().keys()
+        if states := {each for each in series if each[0] == KIND}:
             if writer.number == 1:
-                self._merging.take(writer.rank, batch)
-            batch = batch.of([value for value in batch.values if value.kind != KIND])
+                for record in batch.only(states).records():
+                    self._merging.take(writer.rank, record)
+            batch = batch.only(series - states)
         if self._ranks is not None and writer.number == 1:
             self._ranks.take(writer.rank, batch)
         if output is not None:

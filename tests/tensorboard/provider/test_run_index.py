@@ -23,6 +23,7 @@ from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.tensorboard.provider.served_outputs import ServedOutput
 from tests.support.boards import Pages, record_pages
+from tests.support.corpus import states
 from tests.support.every_kind import every_kind
 from tests.support.record_dirs import (
     START,
@@ -309,6 +310,17 @@ def test_a_portion_never_ends_within_a_step(
     assert len(seen) > 5
     assert seen == sorted(seen)
     assert seen[-1] == 2000
+
+
+def test_metrics_of_ranks_are_merged_at_each_step_of_many_records(tmp_path: Path) -> None:
+    """States come in batches of many records, as other values do."""
+    steps = range(1, 41)
+    for rank in (0, 1):
+        events = [event(step, scalar("loss", step), states(step, rank)) for step in steps]
+        write_segment(tmp_path / "run", *events, rank=rank)
+    index, pages = record_pages(tmp_path)
+    assert pages.steps("run", "recommender/rmse/1h") == [*steps]
+    assert index.report.unknown == {}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
