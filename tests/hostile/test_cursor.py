@@ -128,7 +128,7 @@ DESCRIPTION = ("description", "lineages", "0")
         (("writers", "homes"), {"a": 5}),
         (("merging", "recorded"), {"0": []}),
         (("merging", "restarts"), [[1]]),
-        (("merging", "recorded"), {"x": [[0, 4, "a", 5, False]]}),
+        (("merging", "recorded"), {"x": [[0, 4, "a", 5, False, 1]]}),
         (("description", "session_rank"), 7),
         ((*DESCRIPTION, "custom"), {"team": "\ud800"}),
         ((*DESCRIPTION, "custom"), {"team": None}),

@@ -49,6 +49,7 @@ class RecordedStates(NamedTuple):
         file: The name of the file.
         offset: Where in it the record begins, in bytes.
         final: Whether the run of this rank ended here.
+        rank_size: The number of ranks that trained together.
     """
 
     wall_time: Seconds
@@ -56,6 +57,7 @@ class RecordedStates(NamedTuple):
     file: str
     offset: Count
     final: bool
+    rank_size: Count
 
 
 class _Loaded(NamedTuple):
@@ -80,13 +82,11 @@ class MergingState(Struct, forbid_unknown_fields=True):
     Attributes:
         recorded: Where each rank recorded states that may be needed still, in order.
         restarts: When training began again.
-        rank_size: The number of ranks, as they state it; 0 if none has.
         done: The start and the step that were merged last.
     """
 
     recorded: dict[Rank, Annotated[list[RecordedStates], Meta(min_length=1)]] = {}
     restarts: Restarts = []
-    rank_size: Count = 0
     done: Place = (0, -1)
 
 
@@ -129,7 +129,6 @@ class Merging:
             if value.WhichOneof("value") != KIND:
                 continue
             step, states = int(decoded.event.step), value.metric_states
-            self._state.rank_size = max(states.rank_size, 1)
             recorded = self._state.recorded.setdefault(rank, [])
             wall_time = decoded.wall_time
             if recorded:
@@ -138,24 +137,24 @@ class Merging:
                 last = Reached(recorded[-1].step, recorded[-1].wall_time)
                 find_restart(self._state.restarts, last, Reached(step, wall_time))
             name = os.path.basename(decoded.path)
+            size = max(states.rank_size, 1)
             recorded.append(
-                RecordedStates(wall_time, step, name, decoded.offset, bool(states.final))
+                RecordedStates(wall_time, step, name, decoded.offset, bool(states.final), size)
             )
 
     def points(self, files: Sequence[RecordFile]) -> Iterator[MergedPoint]:
         """Yields the points that can be merged now and could not before, by step."""
-        if not self._state.recorded or len(self._state.recorded) < self._state.rank_size:
+        last = {rank: recorded[-1] for rank, recorded in self._state.recorded.items()}
+        training = _training(last)
+        if training is None:
             return
         known = {os.path.basename(file.path): file for file in files}
         places = {rank: self._places(rank) for rank in sorted(self._state.recorded)}
-        limit = min(
-            _horizon(places[rank][-1], recorded[-1])
-            for rank, recorded in self._state.recorded.items()
-        )
+        limit = min(_horizon(places[rank][-1], each) for rank, each in training.items())
         wanted: set[Place] = set()
         for of_rank in places.values():
-            first, last = (bisect.bisect_right(of_rank, at) for at in (self._state.done, limit))
-            wanted.update(of_rank[first:last])
+            first, end = (bisect.bisect_right(of_rank, at) for at in (self._state.done, limit))
+            wanted.update(of_rank[first:end])
         latest: dict[int, _Loaded] = {}
         try:
             for start, step in sorted(wanted):
@@ -185,14 +184,18 @@ class Merging:
         latest: dict[int, _Loaded],
     ) -> MergedPoint | None:
         """Merges the states of one rank after another: all together may be too large."""
+        reached: dict[int, RecordedStates] = {}
+        for rank, of_rank in places.items():
+            count = bisect.bisect_right(of_rank, at)
+            if count and of_rank[count - 1][0] == at[0]:
+                reached[rank] = self._state.recorded[rank][count - 1]
+        training = _training(reached)
+        if training is None:
+            return None
         total: dict[str, State] = {}
         lost: set[str] = set()
         origin: Record | None = None
-        for rank, of_rank in places.items():
-            reached = bisect.bisect_right(of_rank, at)
-            if not reached or of_rank[reached - 1][0] != at[0]:
-                return None  # this rank has not begun
-            recorded = self._state.recorded[rank][reached - 1]
+        for rank, recorded in training.items():
             loaded = latest.get(rank)
             if loaded is None or loaded.recorded != recorded:
                 latest.pop(rank, None)
@@ -253,6 +256,19 @@ class Merging:
         if kind not in self._noted:
             self._noted.add(kind)
             self._report.note(f"run {printable(self._run)}: metrics are not merged: {what}")
+
+
+def _training(last: Mapping[int, RecordedStates]) -> dict[int, RecordedStates] | None:
+    """Returns the last states of the ranks that train together; None if one has none.
+
+    A training may go on with fewer ranks or with more of them. The latest record says how many
+    there are: those from this number on have left.
+    """
+    if not last:
+        return None
+    size = max(last.values(), key=lambda recorded: recorded.wall_time).rank_size
+    training = {rank: recorded for rank, recorded in last.items() if rank < size}
+    return training if len(training) == size else None
 
 
 def _horizon(place: Place, recorded: RecordedStates) -> tuple[int, float]:

@@ -30,7 +30,10 @@ def recorded(step, rank, size, final=False, at=None):
 def read(path):
     """Returns the files of a run, and the records with a step of each."""
     files = list_files(str(path))
-    records = [[each for each in read_batches(file, Report()) if each.step] for file in files]
+    records = [
+        [each for batch in read_batches(file, Report()) for each in batch.records() if each.step]
+        for file in files
+    ]
     return files, records
 
 
@@ -108,7 +111,7 @@ def test_each_point_is_the_sum_of_the_latest_states_of_all_ranks(run, data):
                     events.append(recorded(step, rank, len(final), ends, at))
             put(Path(folder), *events, rank=rank)
         files, records = read(folder)
-        merging, state, found = None, MergingState({}, [], 0, (0, -1)), {}
+        merging, state, found = None, MergingState(), {}
         for steps in of_all:
             rest = [rank for rank in ranks for _ in steps[rank][1:]]
             # That training began again is known when the ranks that go back have begun.
@@ -127,12 +130,42 @@ def test_each_point_is_the_sum_of_the_latest_states_of_all_ranks(run, data):
     assert found == expected(of_all, final)
 
 
+@pytest.mark.parametrize("back", [0, 2], ids=["on", "back"])
+@pytest.mark.parametrize("final", [True, False], ids=["ended", "killed"])
+@pytest.mark.parametrize("sizes", [(4, 2), (2, 1), (1, 2), (2, 1, 2)], ids=str)
+def test_a_training_may_go_on_with_another_number_of_ranks(tmp_path, sizes, final, back):
+    """A point is made of the ranks that train then: others have left, or are yet to come."""
+    of_rank: dict[int, list] = {}
+    expected = []
+    for number, size in enumerate(sizes):
+        steps = [step + number * (3 - back) for step in (1, 2, 3)]
+        for rank, step in itertools.product(range(size), steps):
+            at = START + SECS * number + step + rank / 8
+            of_rank.setdefault(rank, []).append(
+                recorded(step, rank, size, final and step == steps[-1], at)
+            )
+        start = number if back else 0
+        squared = {step: sum(20 + step + rank for rank in range(size)) for step in steps}
+        expected += [
+            (start, step, pytest.approx(math.sqrt(squared[step] / (16 * size)))) for step in steps
+        ]
+    for rank, events in of_rank.items():
+        put(tmp_path, *events, rank=rank)
+    files, records = read(tmp_path)
+    merging = Merging("run", Report(), MergingState())
+    for rank, own in enumerate(records):
+        for each in own:
+            merging.take(rank, each)
+    found = [(point.start, point.step, scalars(point)[RMSE]) for point in merging.points(files)]
+    assert found == expected
+
+
 def test_a_clock_that_is_set_back_hides_no_restart(tmp_path):
     put(
         tmp_path, *(recorded(step, 0, 1, at=START - when) for when, step in enumerate((5, 6, 5, 6)))
     )
     files, [records] = read(tmp_path)
-    merging = Merging("run", Report(), MergingState({}, [], 0, (0, -1)))
+    merging = Merging("run", Report(), MergingState())
     for record in records:
         merging.take(0, record)
     found = [(point.start, point.step) for point in merging.points(files)]
@@ -151,7 +184,7 @@ def test_a_metric_that_one_rank_has_lost_is_nan_and_one_that_it_does_not_have_is
         put(tmp_path, each, rank=rank)
     files, records = read(tmp_path)
     report = Report()
-    merging = Merging("run", report, MergingState({}, [], 0, (0, -1)))
+    merging = Merging("run", report, MergingState())
     for rank in (0, 1):
         merging.take(rank, *records[rank])
     [point] = merging.points(files)
@@ -170,7 +203,7 @@ def test_a_tag_that_is_not_utf8_is_no_metric(tmp_path):
         content = event(5, scalar("odd", 1), states(5, rank)).SerializeToString()
         write_payloads(tmp_path / name_of(0, rank, "host"), content.replace(b"odd", b"\xffdd"))
     files, records = read(tmp_path)
-    merging = Merging("run", Report(), MergingState({}, [], 0, (0, -1)))
+    merging = Merging("run", Report(), MergingState())
     for rank in (0, 1):
         merging.take(rank, *records[rank])
     [point] = merging.points(files)
@@ -196,7 +229,7 @@ def test_states_without_a_counterpart_make_no_point_and_are_noted_once(
         put(tmp_path, *(event(step, value) for step, value in enumerate(values, 5)), rank=rank)
     files, records = read(tmp_path)
     report = Report()
-    merging = Merging("run", report, MergingState({}, [], 0, (0, -1)))
+    merging = Merging("run", report, MergingState())
     for rank in (0, 1):
         for each in records[rank]:
             merging.take(rank, each)

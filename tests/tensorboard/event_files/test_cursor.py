@@ -58,7 +58,7 @@ def cursor(run: str = RUN) -> Cursor:
         outputs={run: output, f"{run}/rank_0": output},
         writers=Writers([Writer(0, 1, 5.0)], {"y": 0}),
         merging=MergingState(
-            {1: [RecordedStates(9.0, -5, "y", 7, True)]}, [(6.0, 8.0)], 2, (0, -1)
+            {1: [RecordedStates(9.0, -5, "y", 7, True, 2)]}, [(6.0, 8.0)], (0, -1)
         ),
         description=DescriptionState({0: lineage}, {0: (1, 0, 2)}, 0, 0, "{}", 2, True),
         began=0.1,

@@ -18,6 +18,7 @@ from rec_summary.metrics.report import Detail, MetricValues, read
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
+from rec_summary.records.reading.runs import list_files
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.counting import persistence
 from rec_summary.training.recommender.counting.states import RankMetrics
@@ -80,6 +81,7 @@ class Aggregator:
         self._options = options
         self._directory = directory
         self._rank, self._rank_size = rank, rank_size
+        self._is_merged = rank_size > 1 or _has_other_ranks(directory, rank)
         self._troubles = troubles
         self._lock = threading.Lock()
         self._host = HostMeter() if options.host else None
@@ -118,7 +120,7 @@ class Aggregator:
             metrics.snapshot_rows(table, rows, row_values)
         if not repeated:
             self._states = metrics.end_interval()
-        states, is_merged = self._states, self._rank_size > 1
+        states = self._states
         detail = Detail(request.detailed, options.thresholds, options.top)
         values = read(states, detail, metrics.attempt_report)
         if request.rows:
@@ -131,7 +133,7 @@ class Aggregator:
             scalars = {
                 tag: value
                 for tag, value in values.scalars.items()
-                if (is_merged and math.isnan(value))
+                if (self._is_merged and math.isnan(value))
                 or not (self._last_detailed or tag in self._last_scalars)
             }
             values = MetricValues() if self._last_detailed else values
@@ -139,7 +141,7 @@ class Aggregator:
         self._last_step, self._last_detailed = request.step, request.detailed
         self._last_scalars = set(values.scalars)
         encoded = recommender_values(**vars(values))
-        if request.detailed and is_merged:
+        if request.detailed and self._is_merged:
             with self._troubles.attempt("recommender metrics: merging"):
                 content = self._mergeable(states, request)
                 encoded.append(encode_value(STATES_TAG, "metric_states", content))
@@ -207,3 +209,13 @@ class Aggregator:
             self._troubles.report(what, f"{path} is not restored: {error}")
         except errors as error:
             self._troubles.report(what, error)
+
+
+def _has_other_ranks(directory: str | None, rank: int) -> bool:
+    """Whether other ranks have recorded in a directory: their metrics are merged with these."""
+    if directory is None:
+        return False
+    try:
+        return any(file.name.rank != rank for file in list_files(directory))
+    except OSError:
+        return False

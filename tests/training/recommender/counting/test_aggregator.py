@@ -229,6 +229,18 @@ def test_merged_values_follow_a_live_run(tmp_path) -> None:
     assert {step for _, step in read_all(live / "run")} == {5, 10, 15, 20}
 
 
+def test_a_rank_that_goes_on_alone_is_shown_in_the_run_itself(tmp_path) -> None:
+    run = tmp_path / "records" / "run"
+    ranks = [engine(run, rank, 2)[0] for rank in range(2)]
+    write_ranks(run, ranks, range(1, 11), final=False)
+    write_ranks(run, [engine(run)[0]], range(11, 21), final=False)
+    export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    examples = event_files.scalars(
+        tmp_path / "logs" / "run", "recommender_detail/examples/lifetime"
+    )
+    assert examples == [(5, 160), (10, 320), (15, 80), (20, 160)]  # no state was stored
+
+
 @pytest.mark.parametrize("ends", ["with the report", "after it"])
 def test_ranks_of_which_one_predicts_nan_have_no_quality_together(tmp_path, ends) -> None:
     at_once = ends == "with the report"
