@@ -52,6 +52,15 @@ class LastOfRun:
         status = self.state.status if self.state.HasField("status") else RunState.FINISHED
         return RunState.Status.Name(status)
 
+    @property
+    def rank_size(self) -> int:
+        """The number of ranks that train, as the lineage states it; 0 if it states none."""
+        return 0 if self.state is None else self.state.rank_size
+
+    def has_left(self, rank: int) -> bool:
+        """Whether the training has gone on with fewer ranks, without this one."""
+        return 0 < self.rank_size <= rank
+
     def shows_life(self) -> bool:
         """Whether a run that should be running has a process, as far as can be known."""
         return self.state is None or shows_life(self.run, self.state, max(self.recorded.values()))

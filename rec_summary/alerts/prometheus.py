@@ -95,6 +95,8 @@ class Exposition:
 
     def _add_series(self, add: Any, name: str, run: LastOfRun) -> None:
         for (rank, tag), last in run.values.items():
+            if run.has_left(rank):
+                continue
             place = (name, str(rank))
             if tag.startswith(HEALTH):
                 add("health", (*place, tag.removeprefix(HEALTH)), last.value)
@@ -106,10 +108,13 @@ class Exposition:
             add("step", labels, last.step)
             add("timestamp_seconds", labels, last.wall_time)
         for rank, step in run.steps.items():
-            add("last_step", (name, str(rank)), step)
+            if not run.has_left(rank):
+                add("last_step", (name, str(rank)), step)
 
     def _add_run(self, add: Any, name: str, run: LastOfRun, now: float) -> None:
         for rank, recorded in [*run.recorded.items()]:
+            if run.has_left(rank):
+                continue
             add("last_record_timestamp_seconds", (name, str(rank)), recorded)
             add("last_record_age_seconds", (name, str(rank)), max(now - recorded, 0.0))
         status = run.status
@@ -117,8 +122,7 @@ class Exposition:
             add("run_status", (name, value), float(value == status))
         add("run_alive", (name,), float(run.shows_life()))
         state = run.state
-        ranks = state.rank_size if state is not None else 0
-        add("run_ranks", (name,), max(ranks, len(run.recorded)))
+        add("run_ranks", (name,), run.rank_size or len(run.recorded))
         if state is not None and state.HasField("start_time"):
             add("run_start_timestamp_seconds", (name,), state.start_time)
         for kind, count in sorted(state.troubles.items()) if state is not None else ():

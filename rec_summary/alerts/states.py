@@ -243,6 +243,7 @@ class _Run:
     series: dict[tuple[int, str | None], _Series] = field(default_factory=dict)
     ended: float = math.inf  # when it has ended, by the clock of its records
     last_step: int = 0  # at that time, as its lineage states it
+    ranks: float = math.inf  # how many train, as its lineage states it: those from there on left
 
     def all_silences(self) -> list[SilenceAlert]:
         """Returns all `no data` alerts."""
@@ -253,6 +254,22 @@ class _Run:
         fired = [alert.fired for series in self.series.values() for alert in series.alerts]
         fired += [alert.fired for alert in self.all_silences()]
         return [alert for alert in fired if alert is not None]
+
+    def go_on_with(self, ranks: int, seen: float) -> list[Transition]:
+        """Goes on with so many ranks; returns the ends of the `no data` alerts of those that left.
+
+        Args:
+            ranks: The number of ranks.
+            seen: When that was known, in real time.
+        """
+        before, self.ranks = self.ranks, ranks
+        edges = []
+        for quiet in self.all_silences():
+            if quiet.rank >= ranks:
+                edges += quiet.end(seen, "the training goes on without this rank")
+            elif quiet.rank >= before:
+                quiet.seen = max(quiet.seen, seen)
+        return edges
 
     def mark_alive(self, seen: float) -> None:
         """Marks a run as alive, also one that had ended."""
@@ -324,6 +341,8 @@ class AlertStates:
                 edges += [(places[0], edge) for edge in quiet.take(mine, values.steps)]
         edges.sort(key=lambda numbered: numbered[0])
         transitions = [edge for _, edge in edges]
+        if over is False and state is not None and state.rank_size not in (0, run.ranks):
+            transitions += run.go_on_with(state.rank_size, float(arrived[-1]))
         if over:
             run.ended = float(wall_times[-1])
             run.last_step = 0 if state is None else state.step
@@ -343,7 +362,13 @@ class AlertStates:
     def tick(self, now: float) -> list[Transition]:
         """Evaluates the `no data` rules; `now` is the real time."""
         waiting = [run for run in self._runs.values() if run.ended == math.inf]
-        return [edge for run in waiting for quiet in run.all_silences() for edge in quiet.tick(now)]
+        return [
+            edge
+            for run in waiting
+            for quiet in run.all_silences()
+            if quiet.rank < run.ranks
+            for edge in quiet.tick(now)
+        ]
 
     def firing(self) -> list[Transition]:
         """Returns the beginnings of all alerts that fire."""

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts import prometheus
-from rec_summary.alerts.last_values import LastOfRun, LastValues
+from rec_summary.alerts.last_values import LastOfRun, LastValue, LastValues
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions, Selection
 from tests.support.record_dirs import START
@@ -53,6 +53,28 @@ def test_what_a_run_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found["run_alive", "live"], found["run_alive", "plain"]) == (0, 1)  # long silent
     assert found["run_troubles", "live", "write"] == 2
     assert found["last_poll_timestamp_seconds",] == START + 4
+
+
+def test_a_rank_that_has_left_the_training_is_not_shown() -> None:
+    """Its last loss would be NaN for ever, and its last record older and older."""
+    values = LastValues(Selection(ExportOptions()))
+    last = {
+        (rank, tag): LastValue(0.5, 7, START)
+        for rank in (0, 1)
+        for tag in ("loss", "rec_summary/dropped")
+    }
+    values.runs["run"] = LastOfRun(
+        Run("run", "/run", ()),
+        RunState(status=RunState.RUNNING, rank_size=1),
+        values=last,
+        recorded={0: START, 1: START},
+        steps={0: 7, 1: 7},
+    )
+    values.polled = START
+    found = shown(values)
+    assert ("value", "run", "0") in found
+    assert not [labels for labels in found if labels[1:3] == ("run", "1")]
+    assert found["run_ranks", "run"] == 1
 
 
 @pytest.fixture

@@ -373,6 +373,22 @@ class TestSilence:
         [resolved] = alerts.take("run", bare(START + 1, over=True), 121.0)
         assert (resolved.rank, resolved.reason) == (1, "the run has ended")
 
+    def test_a_rank_that_has_left_the_training_is_not_waited_for_until_it_comes_back(self) -> None:
+        alerts = AlertStates([parse("no data for 10s")])
+        running = bare(START, over=False)._replace(state=RunState(rank_size=2))
+        alerts.take("run", running, 100.0)
+        take(alerts, point(1, 1), now=100.0, rank=1)
+        assert [each.rank for each in alerts.tick(110.0)] == [0, 1]
+        alone = running._replace(state=RunState(rank_size=1))
+        resolved = alerts.take("run", alone, 120.0)
+        assert [(each.rank, each.reason) for each in resolved] == [
+            *[(0, "data again"), (1, "the training goes on without this rank")]
+        ]
+        assert [each.rank for each in alerts.tick(200.0)] == [0]
+        alerts.take("run", running, 300.0)
+        assert alerts.tick(305.0) == []
+        assert {each.rank for each in alerts.tick(310.0)} == {0, 1}
+
     def test_the_last_records_of_other_ranks_do_not_revive_a_run_but_later_ones_do(self) -> None:
         alerts = AlertStates([parse("no data for 10s")])
         alerts.take("run", bare(START, over=True), 100.0)
