@@ -38,6 +38,7 @@ from rec_summary.records.reading.runs import (
     list_directory,
     list_files,
 )
+from rec_summary.records.reading.totals import Totals
 from rec_summary.records.writing.segment import is_open_here
 
 logger = logging.getLogger("rec_summary.training")
@@ -200,20 +201,39 @@ def last_step(directory: str, rank: int) -> int:
     return evaluated or int(_last_train_lineage(directory).run_state.step)
 
 
+def totals_before(directory: str, rank: int) -> Totals:
+    """Returns the examples that a rank had seen by step, as the end of its last lineage states."""
+    totals = Totals()
+    files = (file for file in list_files(directory) if file.name.kind is Kind.LINEAGE)
+    for file in reversed([file for file in files if file.name.rank == rank]):
+        for payload in _end_of(file, _TAILS[0]):
+            with contextlib.suppress(DecodeError, UnicodeDecodeError):
+                event = LineageEvent.FromString(payload)
+                if event.train_lineage.run_state.samples:
+                    totals.take(event.train_lineage)
+        if totals.known:
+            break
+    return totals
+
+
+def _end_of(file: RecordFile, nbytes: int) -> list[bytes]:
+    """Returns the sound records among the last bytes of a file, which may be large and torn."""
+    start = max(file.nbytes - nbytes, 0)
+    offset = find_record(file.path, start) if start else 0
+    if offset is None:
+        return []
+    with RecordReader(file.path, offset) as reader:
+        return [payload for _, payload in sound_records(reader)]
+
+
 def _last_steps_of(file: RecordFile) -> tuple[int, int]:
-    """Returns the last step of a file, which may be large and torn, and of evaluations behind it.
+    """Returns the last step of a file, and of evaluations behind it.
 
     The steps are those of scalars and histograms; 0 if there are none.
     """
     evaluated = 0
     for nbytes in _TAILS:
-        start = max(file.nbytes - nbytes, 0)
-        offset = find_record(file.path, start) if start else 0
-        if offset is None:
-            continue
-        with RecordReader(file.path, offset) as reader:
-            payloads = [payload for _, payload in sound_records(reader)]
-        for payload in reversed(payloads):
+        for payload in reversed(_end_of(file, nbytes)):
             # Beside MindSpore 2.7, a tag that is not UTF-8 is a UnicodeDecodeError, else a `bytes`.
             with contextlib.suppress(DecodeError, UnicodeDecodeError):
                 event = Event.FromString(payload)
@@ -223,7 +243,7 @@ def _last_steps_of(file: RecordFile) -> tuple[int, int]:
                     if not all(str(tag).startswith(EVALUATION) for tag in tags):
                         return int(event.step), evaluated
                     evaluated = max(evaluated, int(event.step))
-        if not start:
+        if nbytes >= file.nbytes:
             break
     return 0, evaluated
 

@@ -16,6 +16,7 @@ from typing import Final
 from rec_summary.errors import ArgumentError
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.records.reading.totals import Totals
 from rec_summary.records.remote import Url, path_or_url
 from rec_summary.scrubbing import scrubbed
 from rec_summary.series.batch import Record
@@ -23,7 +24,6 @@ from rec_summary.series.comparison.groups import GROUP, grouped
 from rec_summary.series.comparison.samples import (
     SAMPLES,
     STEP,
-    Totals,
     unknown_samples,
 )
 from rec_summary.series.discovery.run_poller import RunPoller

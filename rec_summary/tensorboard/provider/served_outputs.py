@@ -10,8 +10,9 @@ from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.graph import metadata as graphs
 
 from rec_summary.records.reading.runs import Run
+from rec_summary.records.reading.totals import Totals
 from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, Series, by_tag
-from rec_summary.series.comparison.samples import SAMPLES, STEP, Totals
+from rec_summary.series.comparison.samples import SAMPLES, STEP
 from rec_summary.series.lineage import Plain
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report

@@ -15,8 +15,8 @@ from tensorboard import data_compat
 
 from rec_summary.arrays import Array
 from rec_summary.records.reading.runs import RecordFile
+from rec_summary.records.reading.totals import Totals
 from rec_summary.series.batch import Record, Recorded
-from rec_summary.series.comparison.samples import Totals
 from rec_summary.series.event_reader import record_at
 from rec_summary.series.sampling import ScalarSampler, m4
 from rec_summary.tensorboard import dashboards

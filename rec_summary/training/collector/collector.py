@@ -64,6 +64,7 @@ from rec_summary.training.run_directory import (
     chosen_directory,
     evaluation_directory,
     last_step,
+    totals_before,
 )
 from rec_summary.training.signals import InterruptSignals, end_waits
 from rec_summary.training.step_view import StepView
@@ -427,6 +428,8 @@ class SummaryCollector(Callback):
             if choice.continues:
                 with self._troubles.attempt("the last step"):
                     self._recorded_step = last_step(choice.path, environment.rank)
+                with self._troubles.attempt("the samples before"):
+                    run.go_on_from(totals_before(choice.path, environment.rank))
             self._open(environment)
         if self._recorder.is_open:
             announce(named, choice, environment.rank)

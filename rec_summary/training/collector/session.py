@@ -13,6 +13,7 @@ from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
 from rec_summary.checks import valid_unicode
 from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
+from rec_summary.records.reading.totals import Totals
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.collector.snapshots import Snapshots
 from rec_summary.training.lineage.lineage import describe_dataset, train_lineage
@@ -122,6 +123,7 @@ class TrainRun:
         self._total = view.total_steps
         self.data = describe_dataset(view.get("train_dataset"), troubles)
         self._counted = progress.step  # the last step of which samples are counted
+        self._before: Totals | None = None  # the samples of earlier processes
         progress.step = view.step or progress.step  # `online_train(initial_step=700)`
         self._offset = progress.step - view.step
         self._outputs: Any = None  # of the last step; `view` has those of an evaluation in `fit`
@@ -131,6 +133,10 @@ class TrainRun:
         self._learning_rate: float | None = None  # at the last lineage
         self._settings: Mapping[str, str] = {}
         self._tensors = self._schedule()
+
+    def go_on_from(self, before: Totals) -> None:
+        """Goes on from the samples that earlier processes have seen."""
+        self._before = before
 
     def stop(self, request: Request) -> None:
         """Ends the training in good order, after this step or at once if it waits for data."""
@@ -173,6 +179,10 @@ class TrainRun:
         self._outputs = view.outputs
         step = self._offset + view.step
         batch = view.samples
+        if self._before is not None and self._before.known:
+            self._counted = self.progress.step
+            self.progress.samples = int(self._before.at(self._counted))
+            self._before = None
         self.progress.samples += batch * max(step - self._counted, 1)
         self.progress.step = self._counted = step
         self._steps_seen += 1

@@ -32,6 +32,7 @@ from tests.support.nets import (
     LEARNING_RATE,
     ClickNet,
     Journal,
+    batch_of_clicks,
     bounded,
     click_model,
     clicks,
@@ -193,6 +194,21 @@ def test_an_online_training_goes_on_behind_its_initial_step(tmp_path):
     assert [item.run_state.step for item in lineage(tmp_path, "train_lineage")] == [700, 701, 702]
     assert lineage(tmp_path, "train_lineage")[-1].run_state.samples == 702 * BATCH
     assert len([*tmp_path.rglob("*_702_step.ckpt")]) == 1
+
+
+@pytest.mark.parametrize("first", [4, 2, 6], ids=["at the end", "before it", "after it"])
+def test_the_samples_go_on_from_those_of_the_process_before(tmp_path, first):
+    """Its batches may have had another size. After the last one that it states, they have that."""
+
+    def train(rows, first, last):
+        batches = stream(lambda: map(functools.partial(batch_of_clicks, rows=rows), range(99)))
+        callbacks = [SummaryCollector(tmp_path), Journal(stop_after=last)]
+        click_model().online_train(batches, callbacks=callbacks, initial_step=first)
+
+    train(BATCH, 0, 4)
+    train(3 * BATCH, first, first + 2)
+    state = lineage(tmp_path, "train_lineage")[-1].run_state
+    assert (state.step, state.samples) == (first + 2, (first + 6) * BATCH)
 
 
 def test_a_training_below_recorded_steps_says_what_it_supersedes(tmp_path, caplog):
