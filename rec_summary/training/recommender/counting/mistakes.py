@@ -96,7 +96,7 @@ class TaskMistakes:
         """
         self._name, self._task, self._troubles = name, task, troubles
         self._examples = self._kept = 0
-        self._labels = _Range()
+        self._labels, self._weights = _Range(), _Range()
         self._steps = 0
         self._scores = _Range()  # since the last report, as the steps
 
@@ -123,6 +123,8 @@ class TaskMistakes:
         self._scores.add(scores)
         self._labels.add(labels)
         self._check_refused(refused, len(scores))
+        if weights is not None:
+            self._weights.add(weights)
         if weights is not None and self._task.kind == "clicks":
             small = (weights > 0) & (weights < _LEAST_WEIGHT)
             if np.count_nonzero(small) > MOST_REFUSED * len(weights):
@@ -150,6 +152,9 @@ class TaskMistakes:
             text = f"all {labels.count:,} are {labels.low:.6g}, so that there is nothing to "
             text += "predict: check that `labels` is the right output"
             self.report("constant labels", text)
+        if self._weights.count >= _SORTED and self._weights.low == self._weights.high == 0:
+            text = f"all {self._weights.count:,} are 0, so that no example counts: check that "
+            self.report("zero weights", text + "`weights` is the right output")
         # The first label may come days after its impression.
         if self._examples >= _SORTED and not self._kept:
             text = f"none of {self._examples:,} examples is in the task and has a label: "

@@ -89,6 +89,7 @@ def test_what_is_right_is_not_reported(caplog) -> None:
         ({}, {"output_2": 2 * CLICKS - 1}, "refused examples", "0 for no click"),
         ({}, {"output_2": CLICKS - 1}, "refused examples", "Task(..., missing=-1)"),
         ({}, {"output_2": np.zeros(SIZE)}, "constant labels", "check that `labels`"),
+        ({"weights": 3}, {"output_3": np.zeros(SIZE)}, "zero weights", "check that `weights`"),
         ({"users": 0}, {"input_0": np.arange(9)}, "quality", "users of shape (36,) in 4 steps"),
         ({}, {"output_1": np.ones(())}, "quality", "a loss has one value for each step"),
         ({}, {"output_1": np.ones((SIZE, 2))}, "quality", "predictions of shape (12000, 2)"),
