@@ -100,9 +100,10 @@ class RunReader(FileReader):
             Nothing, after each part. Reading can be stopped there.
         """
         yield from self._read_files(final=final)
-        # They are the run's own: the values of its ranks are in sub-runs.
-        for _, _, record in heapq.merge(
-            self._merged(), self._in_common(), key=operator.itemgetter(0, 1)
+        # They are the run's own: the values of its ranks are in sub-runs. Not by step: states are
+        # recorded so seldom that they may not show a restart that other values do.
+        for record in heapq.merge(
+            self._merged(), self._in_common(), key=operator.attrgetter("wall_time")
         ):
             self._outputs.session().take(record)
 
@@ -120,21 +121,21 @@ class RunReader(FileReader):
         step = max(int(history.steps[-1]) for history in histories)
         self._outputs.session().put(step, wall_time, _RANKS, points)
 
-    def _merged(self) -> Iterator[tuple[int, int, DerivedRecord]]:
-        """Yields what merged states of metrics are now, by start and step."""
+    def _merged(self) -> Iterator[DerivedRecord]:
+        """Yields what merged states of metrics are now, in the order of training."""
         for point in self._merging.points(self._run.files):
             origin = point.origin.wall_time, point.origin.path, point.origin.offset
-            yield point.start, point.step, DerivedRecord.at(point.step, *origin, point.values)
+            yield DerivedRecord.at(point.step, *origin, point.values)
 
-    def _in_common(self) -> Iterator[tuple[int, int, DerivedRecord]]:
-        """Yields what can be said of all ranks now and could not before, by start and step."""
+    def _in_common(self) -> Iterator[DerivedRecord]:
+        """Yields what can be said of all ranks now and could not before, in that order."""
         if self._ranks is None:
             return
         stated = [each.state.rank_size for each in self._lineages.values()]
         for point in self._ranks.points(max(len(self._run.ranks), *stated, 2)):
             values = [Summary.Value(tag=tag, scalar_value=v) for tag, v in point.values.items()]
             origin = point.wall_time, self._run.path, 0
-            yield point.start, point.step, DerivedRecord.at(point.step, *origin, values)
+            yield DerivedRecord.at(point.step, *origin, values)
 
     def _last_time(self, file: RecordFile) -> float:
         if file.name.kind is not Kind.LINEAGE:

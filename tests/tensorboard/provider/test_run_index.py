@@ -323,6 +323,25 @@ def test_metrics_of_ranks_are_merged_at_each_step_of_many_records(tmp_path: Path
     assert index.report.unknown == {}
 
 
+def test_a_restart_between_two_states_does_not_hide_merged_metrics(tmp_path: Path) -> None:
+    """The last rank does not come back, so that the losses of all ranks go back by a step."""
+    trainings = [(range(1, 19), 3), (range(16, 41), 2)]
+    for number, (steps, size) in enumerate(trainings):
+        for rank in range(size):
+            events = []
+            for step in steps:
+                values = [scalar("loss", step)]
+                if step % 10 == 0:
+                    values.append(states(step, rank))
+                    values[-1].metric_states.rank_size = size
+                at = START + 1000 * number + 10 * step
+                events.append(event(step, *values, at=at))
+            write_segment(tmp_path / "run", *events, rank=rank)
+    _, pages = record_pages(tmp_path)
+    assert pages.steps("run", "recommender/rmse/1h") == [10, 20, 30, 40]
+    assert pages.steps("run", "ranks/loss/count") == [*range(1, 41)]
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_of_a_large_run_the_newest_files_are_shown_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
