@@ -28,6 +28,7 @@ _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
 _LARGEST_BOUND: Final = 0.01  # of the error of an AUC; about 0.001 for the default `bins`
 _ROWS: Final = 64  # of a matrix of scores, by which it is judged
 _LATEST: Final = 1e11  # seconds since 1970: no time of an event, but one in milliseconds
+_NEAR: Final = 0.25  # the difference of a mean prediction and a click rate, as a part of the rate
 _SIGMOID: Final = (0.5, 0.7311)  # of 0 and 1: the log-odds were probabilities
 _REMEDIES: Final = {
     "score outside [0, 1]": "if your predictions are log-odds, set logits=True",
@@ -175,12 +176,18 @@ class TaskMistakes:
             self.report("refused examples", f"{text} ({remedy})" if remedy else text)
 
     def _are_squeezed(self) -> bool:
-        """Whether the scores look like the sigmoid of probabilities, where clicks are rare."""
+        """Whether the scores look like the sigmoid of probabilities, where clicks are rare.
+
+        Such probabilities have a wide range, or their mean is near the click rate.
+        """
         low, high = _SIGMOID
         scores, labels = self._scores, self._labels
-        are_between = low <= scores.low and scores.high <= high
-        are_spread = scores.high - scores.low > (high - low) / 2
-        return are_between and are_spread and labels.total < labels.count / 2
+        if not (low <= scores.low and scores.high <= high and labels.total < labels.count / 2):
+            return False
+        width = high - low
+        mean = (scores.total / scores.count - low) / width  # the sigmoid is almost a line there
+        rate = labels.total / labels.count
+        return scores.high - scores.low > width / 2 or abs(mean - rate) < _NEAR * rate
 
 
 def auc_mistakes(task: str, scalars: Mapping[str, float], bins: int) -> Iterator[str]:

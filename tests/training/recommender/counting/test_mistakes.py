@@ -26,6 +26,8 @@ SIZE, STEPS = 3000, 4
 RANDOM = np.random.default_rng(3)
 CLICKS = (RANDOM.random(SIZE) < 0.2).astype(np.float32)
 RATES = (0.05 + 0.9 * RANDOM.random(SIZE)).astype(np.float32)
+RARE_RATES = RATES / 8
+RARE_CLICKS = (RANDOM.random(SIZE) < RARE_RATES).astype(np.float32)
 OPTIONS: dict[str, Any] = {"predictions": 1, "labels": 2, "throughput": False, "host": False}
 
 
@@ -79,6 +81,11 @@ def test_what_is_right_is_not_reported(caplog) -> None:
         ({}, {"output_1": np.full(SIZE, 0.5)}, "constant predictions", "another of its outputs"),
         ({}, {"output_1": CLICKS, "output_2": RATES}, "predictions and labels", "exchange them"),
         ({"logits": True}, {}, "log-odds", "logits=False"),
+        (
+            {"logits": True},
+            {"output_1": RARE_RATES, "output_2": RARE_CLICKS},
+            *("log-odds", "logits=False"),
+        ),
         ({}, {"output_1": 9 * RATES}, "refused examples", "logits=True"),
         (
             {"task": "ratings"},
