@@ -130,10 +130,12 @@ def watch(
                 _print(news, stop)
                 deliver(news)
                 continue
-            if report is None and not printing().quiet:
-                records = "new record" if beginning is None else "record"
-                for rule in news.unmatched if news.runs else ():
-                    _complain(f"no {records} matches the rule {rule.title} yet")
+            if report is None and news.runs and not printing().quiet:
+                if beginning is None:
+                    hint("Earlier values are not judged; --since 1d judges those of the last day.")
+                else:
+                    for rule in news.unmatched:
+                        _complain(f"no record matches the rule {rule.title} yet")
             retry()
             report = news
         if once and stop.is_set():
