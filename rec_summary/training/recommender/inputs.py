@@ -301,7 +301,8 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 def _element(parts: tuple[Any, ...], index: int, what: str) -> Any:
     if not -len(parts) <= index < len(parts):
-        expected = f"a position among the {len(parts)} {what}"
+        numbers = f"from 0 to {len(parts) - 1} " if len(parts) > 1 else ""
+        expected = f"a position {numbers}among the {len(parts)} {what}"
         if what.startswith("outputs"):
             expected += _LOSS_ALONE if len(parts) < 2 else ""
         elif not parts:

@@ -464,7 +464,7 @@ def test_what_cannot_be_read_costs_nothing_else(tmp_path) -> None:
 
 def test_a_wrong_position_among_several_outputs_names_how_many_there_are(tmp_path, caplog) -> None:
     train(tmp_path, RecommenderMetrics(predictions=7, labels=2))
-    assert "a position among the 3 outputs of the training network" in caplog.text
+    assert "a position from 0 to 2 among the 3 outputs of the training network" in caplog.text
     assert "keep_outputs" not in caplog.text
 
 
