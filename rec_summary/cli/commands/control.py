@@ -129,7 +129,10 @@ def control(
     its code.
     """
     from rec_summary.cli.requests import run_of
+    from rec_summary.series.options import compiled
 
+    for name in ("histograms", "tensors"):
+        compiled(chosen[name] or "", f"--{name}")
     run, recorded = run_of(source)
     actions = tuple(name for name in ("checkpoint", "flush", "stop", "reset") if chosen.pop(name))
     settings = {name: value for name, value in chosen.items() if value is not None}

@@ -66,6 +66,18 @@ def training(tmp_path: Path) -> Any:
     return start
 
 
+@pytest.mark.parametrize("option", ["--histograms", "--tensors"])
+def test_a_regular_expression_that_does_not_compile_is_not_sent(
+    tmp_path: Path, option: str
+) -> None:
+    written(tmp_path)
+    done = command.run("control", tmp_path, option, "*table")
+    assert done.returncode == 2
+    error = command.flat(done.stderr)
+    assert f"{option} is invalid. Received: '*table'" in error
+    assert "`.*` stands for any text" in error
+
+
 def losses(folder: Path, last: int) -> dict[int, float]:
     """Returns the losses by step once there is one of step `last` or later.
 
@@ -103,10 +115,11 @@ def test_a_running_training_is_looked_at_closely_and_ended(training: Any) -> Non
     assert in_span == []
     assert [s for s in found["table.embedding_table/auto"] if end - 30 <= s < end] == steps[:30]
 
-    refused = ask(folder, "--histograms", "(")
+    (folder / "checkpoints").touch()
+    refused = ask(folder, "--checkpoint", "now")
     assert refused.returncode == 1
-    assert "refused: histograms is invalid. Received: '('" in refused.stderr
-    assert settings(folder)["histograms"] == "the first 5 parameters"
+    assert "Error: refused: NotADirectoryError" in refused.stderr
+    (folder / "checkpoints").unlink()
 
     done = ask(folder, "--tensors", "head", "--lineage", "incident=12", "--checkpoint", "now")
     assert done.returncode == 0, done.stderr
