@@ -230,7 +230,13 @@ class Reader:
     ) -> Any:
         kind, where = place
         if kind == "output":
-            return _element(outputs, where, "outputs of the training network")
+            output = _element(outputs, where, "outputs of the training network")
+            if isinstance(output, (list, tuple)):
+                expected = "a Tensor; of several, take one with a function: "
+                expected += f"lambda inputs, outputs: outputs[{where}][0]"
+                several = verbatim(f"a {type(output).__name__} of {len(output)}")
+                raise TypeError(three_part("an output", several, expected))
+            return output
         if kind == "input":
             return _element(inputs, where, "columns of the batch")
         if kind == "call":

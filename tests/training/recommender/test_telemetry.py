@@ -476,6 +476,29 @@ def test_the_loss_alone_is_not_enough_and_it_says_what_is(tmp_path, caplog) -> N
     assert "keep_outputs=True" in caplog.text
 
 
+def test_of_an_output_of_several_tensors_a_function_takes_one(tmp_path, caplog) -> None:
+    network = _Nested(Scorer())
+    options = RecommenderMetrics(predictions=1, labels=lambda inputs, outputs: outputs[1][1])
+    model = RecModel(network, optimizer=nn.SGD(network.trainable_params(), 0.1), keep_outputs=True)
+    collector = SummaryCollector(tmp_path, recommender=options)
+    model.online_train(stream(), callbacks=[collector, Journal(stop_after=2)])
+    assert collector.troubles == {"recommender metrics: output 1": 2}
+    expected = (
+        "a Tensor; of several, take one with a function: lambda inputs, outputs: outputs[1][0]"
+    )
+    assert f"Received: a tuple of 2. Expected: {expected}" in caplog.text
+
+
+class _Nested(nn.Cell):
+    def __init__(self, network) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+
+    def construct(self, fields, label):
+        loss, score, label = self.network(fields, label)
+        return loss, (score, label)
+
+
 class _Loss(nn.Cell):
     def __init__(self, network) -> None:
         super().__init__(auto_prefix=False)
