@@ -401,7 +401,10 @@ class _Parser:
         token = _TOKEN.match(self._text, at)
         received = self._text[at:] if token is None else token[0]
         if token is None and received:
-            expected = "a closing quotation mark" if received[0] == '"' else "`==` or `!=`"
+            if received[0] == '"':
+                expected = "a closing quotation mark"
+            else:
+                expected = "`==` or `!=`; a tag that has `=` is in quotation marks"
         elif received.lower() in _JOINING:
             expected = _ONE_CONDITION
         return RuleError(self._text, at, received, expected)

@@ -143,6 +143,7 @@ def test_what_a_rule_means(text: str, rule: Rule) -> None:
         ("loss > 1e39", 7, "float32"),
         ("loss is nan", 8, "`not finite`"),
         ("loss = 1", 5, "`==`"),
+        ("slice/country=Peru/auc < 0.7", 13, "a tag that has `=` is in quotation marks"),
         ('"loss > 1', 0, "closing quotation mark"),
         ('"" > 1', 0, "a tag"),
         ("loss > 1 for 5", 13, "a time"),
