@@ -132,6 +132,11 @@ def test_a_task_without_examples_is_reported(caplog, columns) -> None:
     assert "check `mask`, `labels` and `missing`" in reported["no examples of cvr"]
 
 
+def test_log_odds_that_begin_a_little_above_0_are_no_mistake(caplog) -> None:
+    options = RecommenderMetrics(**OPTIONS, logits=True)
+    assert said(caplog, options, output_1=RATES / 8) == {}  # clicks are more frequent
+
+
 def test_the_beginning_of_a_sorted_stream_is_no_mistake(caplog) -> None:
     assert said(caplog, RecommenderMetrics(**OPTIONS), output_2=np.zeros(SIZE)) == {}
 
