@@ -341,9 +341,9 @@ def inform(text: str) -> None:
 def came_second(other: str, directory: str) -> str:
     """Returns the warning for a recorder that finds another one in its directory."""
     return (
-        f"{other} records in {directory} at this moment: readers show its values and these as "
-        "two runs. If both record at the same time for at most a second (five seconds from two "
-        "hosts), that looks like a restart. Use a directory for each"
+        f"{other} records in {directory} at this moment. Use a directory for each: readers show "
+        "two runs here, or a restart if both record for at most a second (five seconds from two "
+        "hosts) at the same time"
     )
 
 
