@@ -14,7 +14,7 @@ from typing import Final, Generic
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.record import Item, Sink
 
-DEFAULT_FLUSH_SECS: Final = 1.0
+DEFAULT_FLUSH_SECS: Final = 0.1  # a flush takes about 30 us
 _CAPACITY: Final = 256
 _CAPACITY_BYTES: Final = 256 << 20
 BLOCK_SECS: Final = 5.0
