@@ -172,11 +172,28 @@ def _buckets(finite: Array, low: float, high: float) -> bytes:
             origin = low
             work, low, high = work - low, 0.0, high - low
         scale = _scale(low, high)
-    counts, edges = np.histogram(
-        work / scale if scale != 1.0 else work, bins, (low / scale, high / scale)
-    )
+    work = work / scale if scale != 1.0 else work
+    counts, edges = _counted(work, bins, low / scale, high / scale)
     widths = (edges[1:] - edges[:-1]) * scale
     return _encode_buckets(edges[:-1] * scale + origin, widths, counts)
+
+
+def _counted(values: Array, bins: int, low: float, high: float) -> tuple[Array, Array]:
+    """Returns the counts and the edges of `numpy.histogram`, in half of its time.
+
+    The bin of a value is computed from its distance to `low`. Where rounding may decide, because
+    that is near an edge, the bin is searched among the edges.
+    """
+    edges = np.histogram_bin_edges(values, bins, (low, high))
+    kind = values.dtype.type
+    spacing = max(abs(low), abs(high)) * float(np.finfo(kind).eps)
+    uncertain = 1e-4 + 2 * bins * spacing / (high - low)  # more than rounding can move it
+    position = (values - kind(low)) * kind(bins / (high - low))
+    places = position.astype(np.uint8)
+    position -= np.rint(position)
+    (near,) = np.nonzero(np.abs(position, out=position) < uncertain)
+    places[near] = edges[1:-1].searchsorted(values[near], "right")
+    return np.bincount(places, minlength=bins), edges
 
 
 def _encode_buckets(lefts: Array, widths: Array, counts: Array) -> bytes:

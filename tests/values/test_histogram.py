@@ -51,6 +51,27 @@ def test_buckets_hold_what_lies_in_them():
         assert bucket.count == pytest.approx(inside.sum(), abs=2)  # float32 edges
 
 
+@given(
+    st.sampled_from([np.float32, np.float64]),
+    st.floats(-1e6, 1e6),
+    st.floats(2.0**-10, 2.0**20),
+    st.integers(0, 2**32 - 1),
+)
+def test_values_at_the_edges_of_buckets_are_in_the_bucket_that_begins_there(
+    kind, low, range_, seed
+):
+    random = np.random.default_rng(seed)
+    edges = np.linspace(low, low + range_, MAX_BINS + 1).astype(kind)
+    values = np.tile(edges, 12)  # some of them are one number below or above an edge
+    values = np.nextafter(values, values + random.integers(-1, 2, values.size).astype(kind))
+    buckets = histogram(values).buckets
+    lefts = np.array([bucket.left for bucket in buckets])
+    places = np.clip(lefts.searchsorted(values.astype(np.float64), "right") - 1, 0, None)
+    assert len(buckets) == MAX_BINS
+    counts = np.bincount(places, minlength=MAX_BINS).tolist()
+    assert [bucket.count for bucket in buckets] == counts
+
+
 @pytest.mark.parametrize(
     "array",
     [
