@@ -21,7 +21,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.remote import overlap, path_or_url
 from rec_summary.series import DASHBOARDS
-from rec_summary.series.text import printable, utc
+from rec_summary.series.text import printable, utc, valid
 
 TENSOR_FILES: Final = ("npy",)
 _FEWEST_POINTS: Final = 10
@@ -330,11 +330,16 @@ def tags_named(name: str) -> str:
 def matching_runs(runs: Iterable[Run], pattern: str | None) -> list[Run]:
     """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None.
 
-    A name matches itself, also if it has brackets, which are special in a pattern.
+    A name matches itself, also if it has brackets, which are special in a pattern, and as tables
+    show it, where it is not UTF-8.
     """
     if pattern is None:
         return list(runs)
-    return [run for run in runs if pattern == run.name or fnmatch.fnmatchcase(run.name, pattern)]
+    return [
+        run
+        for run in runs
+        if pattern in (run.name, valid(run.name)) or fnmatch.fnmatchcase(run.name, pattern)
+    ]
 
 
 def places_apart(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,10 @@ def test_a_pattern_of_tags_that_matches_runs_says_so(source: Path, pattern: str)
         return
     with pytest.raises(ArgumentError, match=r"Runs match it, not tags: deepfm. Use --runs"):
         check_tags(find_runs(source), pattern)
+
+
+def test_a_name_that_is_not_utf_8_is_chosen_as_it_is_shown(source: Path) -> None:
+    write_segment(source / os.fsdecode(b"caf\xe9"), event(1, scalar("loss", 1)))
+    shown = load(source).lineage().index[0]
+    assert shown.startswith("caf")
+    assert load(source, runs=shown).lineage().index.tolist() == [shown]
