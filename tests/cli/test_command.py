@@ -211,13 +211,18 @@ def test_a_file_is_refused(command: str, tmp_path: Path) -> None:
     assert f"Expected: a directory; that of this file is '{path.parent}'." in flat(done.stderr)
 
 
-def test_a_view_says_how_its_pages_keep_up(tmp_path: Path) -> None:
-    for number in range(251):
+def test_a_view_says_how_its_pages_keep_up_and_which_are_empty(tmp_path: Path) -> None:
+    for number in range(21):
         write_segment(tmp_path / f"records/{number}", event(1, scalar("loss", 1)))
     told = said("view", tmp_path / "records", tmp_path, 3)
     assert told[0] == f"Starting TensorBoard for {tmp_path / 'records'}."
     assert "`Reload data`" in told[1]
-    assert "then tick the box above their names" in told[2]
+    assert told[2].startswith("Of more than 40 runs")
+    for number in range(251):
+        write_segment(tmp_path / f"records/{number}", event(2, scalar("loss", 1)))
+    told = said("view", tmp_path / "records", tmp_path, 4)
+    assert told[2].startswith("Of more than 40 runs")
+    assert "then tick the box above their names" in told[3]
 
 
 @pytest.mark.parametrize(

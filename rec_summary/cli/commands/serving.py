@@ -26,10 +26,16 @@ _RELOADING = (
     "Its pages reload themselves if you tick `Reload data` in its settings (the gear at the top "
     "right)."
 )
-_MANY_RUNS = 250  # with an evaluation each, there are as many as TensorBoard shows by itself
+# With an evaluation each, there are as many as TensorBoard shows by itself.
+_SOME_RUNS = 20
+_MANY_RUNS = 250
+_FILTERING = (
+    "Of more than 40 runs (each evaluation is one), Histograms, Images, Text and other pages show "
+    "none until you filter the runs in their left column."
+)
 _SELECTING = (
-    "Of more than 500 runs (each evaluation is one), TensorBoard shows none until you select them: "
-    "filter the runs, then tick the box above their names. Or show fewer, with --runs."
+    "Of more than 500 runs, Time Series shows none until you select them: filter the runs, then "
+    "tick the box above their names. Or show fewer, with --runs."
 )
 VIEW_EXAMPLES = """\b
 Examples:
@@ -105,6 +111,8 @@ def view(
         if opens:
             webbrowser.open(url)
         hint(_RELOADING)
+        if count > _SOME_RUNS:
+            hint(_FILTERING)
         if count > _MANY_RUNS:
             hint(_SELECTING)
 
