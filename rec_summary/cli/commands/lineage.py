@@ -185,7 +185,7 @@ def _print_table(answer: _Answer) -> None:
     if same:
         cells = {short[name]: _cell(name, rows[0].get(name)) for name in same}
         parts = (f"{one_line(name)} {cell}" for name, cell in cells.items() if cell)
-        _say_folded("The same in all runs: " + ", ".join(parts))
+        _say_folded("The same in all of these runs: " + ", ".join(parts))
     columns = [
         Column(
             short[name] if answer.chosen is None else name,

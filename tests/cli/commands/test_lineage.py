@@ -33,7 +33,7 @@ def test_lineage_answers_which_run_was_best(three_runs: Path) -> None:
 
 def test_lineage_shows_once_what_all_runs_share(three_runs: Path) -> None:
     first, *rest = run("lineage", three_runs).stdout.splitlines()
-    assert first.startswith("The same in all runs: status FINISHED, network DeepFM")
+    assert first.startswith("The same in all of these runs: status FINISHED, network DeepFM")
     # The best values are the last ones: they say no more, and come behind the parameters.
     found = ["run", "loss", "step", "auc", "learning_rate", "best/auc", "last_record"]
     assert table(rest[0]) == [found]
