@@ -224,8 +224,9 @@ def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[
     if results:
         yield "evaluations", results
     # These files have been read before: their problems are not reported twice.
-    if not lineage_of(run, Report()).empty:
-        yield _LINEAGE, list(rows_of(run, Report()))
+    # A row is of the whole run; without a lineage, no file of another time is opened for it.
+    described = not lineage_of(run, Report()).empty
+    yield _LINEAGE, list(rows_of(run if described else selection.narrowed(run), Report()))
 
 
 def _histogram_rows(values: Sequence[Value]) -> list[Row]:

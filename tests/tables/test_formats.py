@@ -114,6 +114,17 @@ def test_lineage_has_all_columns_of_all_runs(records: Path, tmp_path: Path, form
     assert not second.get("optimizer") or pd.isna(second["optimizer"])
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_run_without_lineage_has_its_row_as_in_load(tmp_path: Path, form: str) -> None:
+    write_segment(tmp_path / "records" / "plain", event(7, scalar("loss", 0.5)))
+    export_tables(tmp_path / "records", tmp_path / "out", form=form)
+    [row] = read(tmp_path / "out" / f"lineage.{form}")
+    expected = load(tmp_path / "records").lineage().loc["plain"]
+    assert row["run"] == "plain"
+    assert float(row["loss"]) == expected["loss"] == 0.5
+    assert int(row["step"]) == expected["step"] == 7
+
+
 def test_json_has_strings_for_what_it_has_no_numbers_for(records: Path, tmp_path: Path) -> None:
     export_tables(records, tmp_path / "out", form="jsonl")
     values = [row["value"] for row in read(tmp_path / "out" / "scalars.jsonl")]
