@@ -15,6 +15,22 @@ from rec_summary.errors import three_part
 LARGEST: Final = 2**63 - 1
 
 
+def check_that(
+    holds: object, name: str, value: object, expected: str, error: type[Exception] = ValueError
+) -> None:
+    """Raises an error of three parts unless a condition holds.
+
+    Args:
+        holds: The condition.
+        name: What is invalid otherwise.
+        value: What was received.
+        expected: What is accepted.
+        error: The class of the error.
+    """
+    if not holds:
+        raise error(three_part(name, value, expected))
+
+
 def check_type(name: str, value: Any, types: Any, expected: str) -> Any:
     """Returns the value; raises TypeError if it is not one of `types`. A bool is not an int."""
     wanted = types if isinstance(types, tuple) else (types,)
@@ -52,8 +68,7 @@ def check_entries(
     entries = check_type(name, value, (Mapping, type(None)), "a dict or None") or {}
     for key in entries:
         check_type(f"a key of {name}", key, str, "a str")
-        if key not in checks:
-            raise ValueError(three_part(f"a key of {name}", key, f"one of {', '.join(checks)}"))
+        check_that(key in checks, f"a key of {name}", key, f"one of {', '.join(checks)}")
     return {key: checks[key](f"{name}[{key!r}]", entry) for key, entry in entries.items()}
 
 
@@ -74,9 +89,13 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
         ValueError: It is another one.
     """
     expected = f"one of {', '.join(map(repr, choices))}"
-    if check_type(name, value, str, expected) not in choices:
-        raise ValueError(three_part(name, value, expected))
+    check_that(check_type(name, value, str, expected) in choices, name, value, expected)
     return str(value)
+
+
+def check_choice_or_none(name: str, value: object, choices: Sequence[str]) -> str | None:
+    """Returns a str that is one of `choices`, or None; raises as `check_choice` does."""
+    return None if value is None else check_choice(name, value, choices)
 
 
 def check_elements(name: str, values: Any, types: Any, expected: str) -> tuple[Any, ...]:
@@ -88,9 +107,8 @@ def check_elements(name: str, values: Any, types: Any, expected: str) -> tuple[A
 
 def check_part_of_tag(name: str, value: str) -> None:
     """Raises ValueError if a str cannot be one part of a tag."""
-    if not re.fullmatch(r"\w[\w.-]*", value):
-        expected = "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_'"
-        raise ValueError(three_part(name, value, expected))
+    expected = "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_'"
+    check_that(re.fullmatch(r"\w[\w.-]*", value), name, value, expected)
 
 
 def check_int(name: str, value: object, least: int = 1, most: int = LARGEST) -> int:
@@ -101,9 +119,9 @@ def check_int(name: str, value: object, least: int = 1, most: int = LARGEST) -> 
         ValueError: It is out of bounds.
     """
     span = f"of at least {least:,}" if most == LARGEST else f"from {least} to {most}"
-    number: int = check_type(name, value, (int, np.integer), f"an int {span}")
-    if not least <= number <= most:
-        raise ValueError(three_part(name, value, f"an int {span}"))
+    expected = f"an int {span}"
+    number: int = check_type(name, value, (int, np.integer), expected)
+    check_that(least <= number <= most, name, value, expected)
     return int(number)
 
 
@@ -120,8 +138,7 @@ def check_name(name: str, value: object) -> str:
         ValueError: It is empty.
     """
     expected = "a non-empty str"
-    if not check_type(name, value, str, expected):
-        raise ValueError(three_part(name, value, expected))
+    check_that(check_type(name, value, str, expected), name, value, expected)
     return str(value)
 
 
@@ -132,8 +149,7 @@ def valid_unicode(text: str) -> str:
 
 def check_unicode(name: str, text: str) -> None:
     """Raises ValueError if a str has a lone surrogate."""
-    if valid_unicode(text) != text:
-        raise ValueError(three_part(name, text, "text that is valid Unicode"))
+    check_that(valid_unicode(text) == text, name, text, "text that is valid Unicode")
 
 
 def check_seconds(name: str, value: float) -> float:
@@ -144,8 +160,7 @@ def check_seconds(name: str, value: float) -> float:
         ValueError: It is not finite, or not above 0.
     """
     check_type(name, value, (int, float), "a number of seconds")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(three_part(name, value, "a finite number of seconds above 0"))
+    check_that(0 < value < math.inf, name, value, "a finite number of seconds above 0")
     return float(value)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from mindspore import ParameterTuple, Tensor, nn
 
 from rec_summary.arrays import Array
+from rec_summary.checks import check_that
 from rec_summary.errors import three_part, verbatim
 from rec_summary.landscape.evaluate import ModelError
 from rec_summary.landscape.npz import read_npz
@@ -189,8 +190,7 @@ def imported(location: str) -> Callable[[], Any]:
         ValueError: There is no such function.
     """
     module, _, name = location.partition(":")
-    if not module or not name:
-        raise ValueError(three_part("the model", location, "module:function"))
+    check_that(module and name, "the model", location, "module:function")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -198,6 +198,5 @@ def imported(location: str) -> Callable[[], Any]:
     except (ImportError, AttributeError) as error:
         expected = f"a function that can be imported ({error})"
         raise ValueError(three_part("the model", location, expected)) from error
-    if not callable(function):
-        raise ValueError(three_part("the model", function, "a function"))
+    check_that(callable(function), "the model", function, "a function")
     return function

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.arrays import Array, Flags, Floats
+from rec_summary.checks import check_that
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.landscape.checkpoints import FEWEST, Trajectory, is_table
 from rec_summary.landscape.options import PCA, RANDOM
@@ -74,40 +75,27 @@ def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
             finite.
     """
     count = len(trajectory.numbers)
-    if count < FEWEST:
-        raise SourceError(
-            three_part(
-                "the number of checkpoints of a loss landscape",
-                verbatim(f"{count} ({', '.join(map(str, trajectory.numbers))})"),
-                f"at least {FEWEST}",
-            )
-        )
+    what = "the number of checkpoints of a loss landscape"
+    received = verbatim(f"{count} ({', '.join(map(str, trajectory.numbers))})")
+    check_that(count >= FEWEST, what, received, f"at least {FEWEST}", SourceError)
     products = _products(trajectory, names)
+    what = "the checkpoints of a loss landscape"
     if not np.isfinite(products).all():
         diverged = [
             number
             for number, checkpoint in zip(trajectory.numbers, trajectory.checkpoints, strict=True)
             if not all(np.isfinite(checkpoint.array(name)).all() for name in names)
         ]
-        raise SourceError(
-            three_part(
-                "the checkpoints of a loss landscape",
-                verbatim(f"NaN or infinite parameters in {', '.join(map(str, diverged))}"),
-                "finite parameters: choose other checkpoints, or a random plane",
-            )
-        )
+        received = verbatim(f"NaN or infinite parameters in {', '.join(map(str, diverged))}")
+        expected = "finite parameters: choose other checkpoints, or a random plane"
+        raise SourceError(three_part(what, received, expected))
     values, vectors = np.linalg.eigh(products)
     values, vectors = values[::-1], vectors[:, ::-1]
     total = float(values.clip(0).sum())
-    if total <= 0 or values[1] <= _RANK * total:
-        what = "the same point" if total <= 0 else "on one line"
-        raise SourceError(
-            three_part(
-                "the checkpoints of a loss landscape",
-                verbatim(f"{count} that lie {'at ' if total <= 0 else ''}{what}"),
-                "three that span a plane: choose others, or a random plane",
-            )
-        )
+    where = "at the same point" if total <= 0 else "on one line"
+    expected = "three that span a plane: choose others, or a random plane"
+    spans = total > 0 and values[1] > _RANK * total
+    check_that(spans, what, verbatim(f"{count} that lie {where}"), expected, SourceError)
     weights = vectors[:, :2] / np.sqrt(values[:2])
     coordinates = products @ weights
     # The sign of a direction is free: the training begins at the right.

@@ -8,13 +8,14 @@ Source: `export_options={'tensor_format': 'npy'}` of `mindspore.SummaryCollector
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from rec_summary.arrays import Array
-from rec_summary.checks import check_choice, check_entries
+from rec_summary.checks import check_choice_or_none, check_entries
 from rec_summary.records.files import DIRECTORY_MODE, FILE_MODE, write_atomically
 from rec_summary.values.npy import file_name, save
 
@@ -26,12 +27,9 @@ def check_export_options(options: Mapping[str, Any] | None) -> bool:
         TypeError: It is not a dictionary, or a key or value is not a str.
         ValueError: A key or value is unknown.
     """
-    entries = check_entries("export_options", options, {"tensor_format": _check_format})
+    formats = functools.partial(check_choice_or_none, choices=("npy",))
+    entries = check_entries("export_options", options, {"tensor_format": formats})
     return entries.get("tensor_format") is not None
-
-
-def _check_format(name: str, value: str | None) -> str | None:
-    return None if value is None else check_choice(name, value, ("npy",))
 
 
 class NpyExporter:

@@ -83,9 +83,8 @@ def to_number(value: Any) -> float:
     """
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise TypeError(
-            three_part("a scalar", f"{type(value).__name__} of {array.dtype}", "a real number")
-        )
+        received = f"{type(value).__name__} of {array.dtype}"
+        raise TypeError(three_part("a scalar", received, "a real number"))
     if array.size == 0:
         raise ValueError(three_part("a scalar", f"an array of shape {array.shape}", "a number"))
     if array.size == 1:

@@ -9,6 +9,7 @@ import numpy as np
 
 from rec_summary._pb.summary_pb2 import LossLandscape
 from rec_summary.arrays import Floats
+from rec_summary.checks import check_that
 from rec_summary.errors import three_part
 from rec_summary.values.tensor import from_tensor
 
@@ -64,9 +65,8 @@ def from_landscape(message: LossLandscape) -> Landscape:
     """
     x, y = _vector(message.landscape.x), _vector(message.landscape.y)
     z = _array(message.landscape.z)
-    if z.size > _MOST_POINTS:
-        expected = f"at most {_MOST_POINTS:,}"
-        raise ValueError(three_part("the number of points of a landscape", z.size, expected))
+    expected = f"at most {_MOST_POINTS:,}"
+    check_that(z.size <= _MOST_POINTS, "the number of points of a landscape", z.size, expected)
     if not z.size or z.size != x.size * y.size:
         received = f"{z.size} losses for {x.size} × {y.size} coordinates"
         raise ValueError(three_part("a loss landscape", received, "a loss for each of them"))
@@ -75,9 +75,8 @@ def from_landscape(message: LossLandscape) -> Landscape:
     if len({part.size for part in path}) != 1:
         received = " and ".join(str(part.size) for part in path)
         raise ValueError(three_part("the path on a loss landscape", received, "as many of each"))
-    if path[0].size > _MOST_OF_PATH:
-        what = "the number of points of the path on a landscape"
-        raise ValueError(three_part(what, path[0].size, f"at most {_MOST_OF_PATH:,}"))
+    what = "the number of points of the path on a landscape"
+    check_that(path[0].size <= _MOST_OF_PATH, what, path[0].size, f"at most {_MOST_OF_PATH:,}")
     ends = [_vector(getattr(message.convergence_point, name)) for name in "xyz"]
     convergence = None
     if all(end.size for end in ends):

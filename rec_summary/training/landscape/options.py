@@ -10,12 +10,13 @@ from typing import Any, Final
 from rec_summary.checks import (
     check_bool,
     check_choice,
+    check_choice_or_none,
     check_elements,
     check_entries,
     check_int,
+    check_that,
     check_type,
 )
-from rec_summary.errors import three_part
 from rec_summary.training.landscape.policy import SavePolicy
 from rec_summary.training.landscape.replay import KINDS
 
@@ -64,9 +65,8 @@ def check_landscape(name: str, value: Mapping[str, Any] | None) -> LandscapeOpti
     if not entries:
         return None
     if entries.get("policy") is not None:
-        if "intervals" in entries:
-            expected = "one of `policy` and `intervals`, not both"
-            raise ValueError(three_part(f"{name}['policy']", entries["policy"], expected))
+        expected = "one of `policy` and `intervals`, not both"
+        check_that("intervals" not in entries, f"{name}['policy']", entries["policy"], expected)
         entries["intervals"] = ()
     return LandscapeOptions(**entries)
 
@@ -79,17 +79,12 @@ def _check_create(name: str, value: object) -> dict[str, bool]:
 def _check_intervals(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
     for interval in check_elements(name, value, (list, tuple), "a list of lists of ints"):
         check_elements(f"an interval of {name}", interval, int, "a list of ints")
-        if len(interval) < 3:
-            raise ValueError(three_part(f"an interval of {name}", interval, "at least three ints"))
+        check_that(len(interval) >= 3, f"an interval of {name}", interval, "at least three ints")
     return tuple(map(tuple, value))
 
 
 def _check_policy(name: str, value: object) -> Any:
     return check_type(name, value, (SavePolicy, type(None)), "a SavePolicy or None")
-
-
-def _check_replay(name: str, value: object) -> str | None:
-    return None if value is None else check_choice(name, value, KINDS)
 
 
 _ENTRIES: Final[Mapping[str, Callable[[str, Any], Any]]] = {
@@ -100,6 +95,6 @@ _ENTRIES: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "intervals": _check_intervals,
     # Ours:
     "policy": _check_policy,
-    "replay": _check_replay,
+    "replay": functools.partial(check_choice_or_none, choices=KINDS),
     "sparse": check_bool,
 }

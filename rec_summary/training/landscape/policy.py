@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rec_summary.checks import check_int, check_type
+from rec_summary.checks import check_int, check_that, check_type
 from rec_summary.errors import three_part
 
 
@@ -81,8 +81,7 @@ class EveryMinutes:
 
     def __post_init__(self) -> None:
         check_type("EveryMinutes", self.minutes, (int, float), "a number above 0")
-        if not 0 < self.minutes < math.inf:
-            raise ValueError(three_part("EveryMinutes", self.minutes, "a number above 0"))
+        check_that(0 < self.minutes < math.inf, "EveryMinutes", self.minutes, "a number above 0")
 
     def due(self, number: int, last: int | None, seconds: float) -> bool:
         """As in `When`."""
@@ -197,5 +196,4 @@ def _check_rules(name: str, rules: object, method: str, expected: str) -> None:
     """Raises an error unless these are rules with this method, at least one."""
     if not isinstance(rules, Sequence) or not all(hasattr(rule, method) for rule in rules):
         raise TypeError(three_part(name, rules, expected))
-    if not rules:
-        raise ValueError(three_part(name, rules, expected))
+    check_that(rules, name, rules, expected)

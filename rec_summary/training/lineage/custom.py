@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.checks import check_type, check_unicode, valid_unicode
+from rec_summary.checks import check_that, check_type, check_unicode, valid_unicode
 from rec_summary.errors import three_part
 
 logger = logging.getLogger("rec_summary.training")
@@ -54,9 +54,8 @@ def with_environment(data: Mapping[str, CustomValue]) -> dict[str, CustomValue]:
     if text is None:
         return dict(data)
     try:
-        if len(text) > _HYPER_CONFIG_CHARS:
-            expected = f"at most {_HYPER_CONFIG_CHARS} characters"
-            raise ValueError(three_part("its length", len(text), expected))
+        expected = f"at most {_HYPER_CONFIG_CHARS} characters"
+        check_that(len(text) <= _HYPER_CONFIG_CHARS, "its length", len(text), expected)
         config = json.loads(text)
         entries = config.get(_NAME) if isinstance(config, dict) else config
         checked = check_custom_lineage(entries)
@@ -86,8 +85,7 @@ def custom_lineage(data: Mapping[str, CustomValue]) -> lineage_pb2.LineageEvent:
 def _fill(
     message: lineage_pb2.UserDefinedInfo, name: str, data: Mapping[Any, Any], depth: int
 ) -> None:
-    if depth >= _DEPTH:
-        raise ValueError(three_part(name, data, f"at most {_DEPTH} dictionaries inside each other"))
+    check_that(depth < _DEPTH, name, data, f"at most {_DEPTH} dictionaries inside each other")
     for key, value in data.items():
         check_type(f"a key of {name}", key, str, "a str")
         check_unicode(f"a key of {name}", key)
@@ -123,9 +121,8 @@ def _text(name: str, value: Any) -> str:
         return "[" + ", ".join(_text(name, _plain(item)) for item in value) + "]"
     if isinstance(value, Mapping):  # an empty one
         return "{}"
-    if not isinstance(value, _TEXTS):
-        expected = "a str, a real number, a bool, None, or a list or dict of these"
-        raise TypeError(three_part(name, value, expected))
+    expected = "a str, a real number, a bool, None, or a list or dict of these"
+    check_that(isinstance(value, _TEXTS), name, value, expected, TypeError)
     if isinstance(value, str):
         return str.__str__(value)  # a member of an Enum of str has another text
     try:

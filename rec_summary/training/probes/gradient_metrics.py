@@ -12,8 +12,14 @@ import numpy as np
 from mindspore import nn, ops
 
 from rec_summary.arrays import Array
-from rec_summary.checks import check_bool, check_int, check_name, check_pattern, check_type
-from rec_summary.errors import three_part
+from rec_summary.checks import (
+    check_bool,
+    check_int,
+    check_name,
+    check_pattern,
+    check_that,
+    check_type,
+)
 from rec_summary.records.failures import Troubles
 from rec_summary.training.operators import GRADIENTS, Mailbox, Operator
 from rec_summary.training.probes.gradient_probe import (
@@ -69,8 +75,7 @@ class GradientMetrics:
         check_bool("updates", self.updates)
         check_bool("states", self.states)
         check_type("groups", self.groups, Mapping, _GROUPS)
-        if len(self.groups) > _MOST_GROUPS:
-            raise ValueError(three_part("groups", len(self.groups), _GROUPS))
+        check_that(len(self.groups) <= _MOST_GROUPS, "groups", len(self.groups), _GROUPS)
         for name, pattern in self.groups.items():
             check_name("a name of groups", name)
             check_type(f"groups[{name!r}]", pattern, str, "a regular expression")

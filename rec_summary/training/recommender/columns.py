@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from rec_summary.checks import check_type
+from rec_summary.checks import check_that, check_type
 from rec_summary.errors import three_part
 
 Function = Callable[[Any, Any], Any]
@@ -30,14 +30,12 @@ def check_source(name: str, value: object) -> None:
     """
     place = value
     if isinstance(value, tuple):
-        if len(value) != 2:
-            raise ValueError(three_part(name, value, _SOURCE))
+        check_that(len(value) == 2, name, value, _SOURCE)
         place, column = value
         check_type(f"the column of {name}", column, int, "an int")
     if isinstance(place, bool) or not (isinstance(place, int | str) or callable(place)):
         raise TypeError(three_part(name, value, _SOURCE))
-    if isinstance(place, str) and not place:
-        raise ValueError(three_part(name, value, _SOURCE))
+    check_that(not isinstance(place, str) or place, name, value, _SOURCE)
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,7 @@ class Feature:
         check_type("default", self.default, (int, float, str, type(None)), "a number, str or None")
         for name in ("low", "high"):
             check_type(name, getattr(self, name), (int, float), "a number")
-        if not self.low <= self.high:
-            raise ValueError(three_part("low, high", (self.low, self.high), "low at most high"))
+        check_that(self.low <= self.high, "low, high", (self.low, self.high), "low at most high")
 
 
 def columns_of(option: str, columns: Mapping[str, Any], kind: type[ColumnT]) -> dict[str, ColumnT]:

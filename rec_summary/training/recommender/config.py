@@ -13,6 +13,7 @@ from rec_summary.checks import (
     check_directory,
     check_elements,
     check_int,
+    check_that,
     check_type,
 )
 from rec_summary.errors import three_part
@@ -190,9 +191,9 @@ class RecommenderMetrics:
         for name in ("event_times", "label_times"):
             if getattr(self, name) is not None:
                 check_source(name, getattr(self, name))
-        if self.label_times is not None and self.event_times is None:
-            expected = "the place of the times, which label_times needs"
-            raise ValueError(three_part("event_times", None, expected))
+        has_times = self.event_times is not None or self.label_times is None
+        expected = "the place of the times, which label_times needs"
+        check_that(has_times, "event_times", None, expected)
         features = _check_mapping("features", self.features)
         self._set("features", columns_of("features", features, Feature))
 
@@ -200,31 +201,29 @@ class RecommenderMetrics:
         ids = self._set("ids", _check_mapping("ids", self.ids))
         for table, source in ids.items():
             check_source(f"ids[{table!r}]", source)
-        unknown_ids = self._set("unknown_ids", _check_mapping("unknown_ids", self.unknown_ids))
-        for table, value in unknown_ids.items():
+        self._set("unknown_ids", _check_mapping("unknown_ids", self.unknown_ids))
+        for table, value in self.unknown_ids.items():
             check_type(f"unknown_ids[{table!r}]", value, int, "an int")
         names = "a sequence of names of tables"
         self._set("hashed_ids", check_elements("hashed_ids", self.hashed_ids, str, names))
         for name in ("unknown_ids", "hashed_ids"):
             for table in getattr(self, name):
-                if table not in ids:
-                    expected = f"a table that ids names: {', '.join(ids) or 'none'}"
-                    raise ValueError(three_part(f"a table of {name}", table, expected))
+                expected = f"a table that ids names: {', '.join(ids) or 'none'}"
+                check_that(table in ids, f"a table of {name}", table, expected)
 
     def _check_tasks(self) -> None:
         tasks = self._set("tasks", _check_mapping("tasks", self.tasks))
         check_tasks(tasks)
         own = {f"{task}/{name}" for task in tasks for name in OWN_COLUMNS}
         for name in self.features:
-            if name in own.union(OWN_COLUMNS):
-                expected = f"none of {', '.join([*OWN_COLUMNS, *own])}, which always have drift"
-                raise ValueError(three_part("a key of features", name, expected))
+            expected = f"none of {', '.join([*OWN_COLUMNS, *own])}, which always have drift"
+            check_that(name not in own.union(OWN_COLUMNS), "a key of features", name, expected)
         slices = self._set("slices", check_slices(_check_mapping("slices", self.slices)))
-        if slices and not tasks and self.predictions is None:
-            raise ValueError(three_part("slices", sorted(slices), "none without predictions"))
-        if LABEL_AGE in slices and self.label_times is not None:
+        if not tasks and self.predictions is None:
+            check_that(not slices, "slices", sorted(slices), "none without predictions")
+        if self.label_times is not None:
             expected = "another name: label_times gives a slice of this name"
-            raise ValueError(three_part("a name of slices", LABEL_AGE, expected))
+            check_that(LABEL_AGE not in slices, "a name of slices", LABEL_AGE, expected)
 
     def _check_numbers(self) -> None:
         for name, least in _LEAST.items():
@@ -232,36 +231,32 @@ class RecommenderMetrics:
         for name, least in _LEAST_SIZES.items():
             self._set(name, _check_sizes(name, getattr(self, name), least))
         self._set("k", _check_sizes("k", self.k, 1, MOST_K))
-        if len(self.k) > MOST_PLACES:
-            raise ValueError(three_part("k", f"{len(self.k)} ints", f"at most {MOST_PLACES}"))
+        check_that(len(self.k) <= MOST_PLACES, "k", f"{len(self.k)} ints", f"at most {MOST_PLACES}")
         shares = "a sequence of numbers above 0, at most 1"
         precisions = check_elements("precisions", self.precisions, (int, float), shares)
-        if not all(0 < precision <= 1 for precision in precisions):
-            raise ValueError(three_part("precisions", precisions, shares))
+        is_share = all(0 < precision <= 1 for precision in precisions)
+        check_that(is_share, "precisions", precisions, shares)
         self._set("precisions", precisions)
         check_type("bins", self.bins, int, _BINS)
         if not 64 <= self.bins <= 65_536 or self.bins & (self.bins - 1):
             raise ValueError(three_part("bins", self.bins, _BINS))
         seconds = "a finite number of seconds, at least 0"
         check_type("state_secs", self.state_secs, (int, float), seconds)
-        if not 0 <= self.state_secs < float("inf"):
-            raise ValueError(three_part("state_secs", self.state_secs, seconds))
+        check_that(0 <= self.state_secs < float("inf"), "state_secs", self.state_secs, seconds)
 
     def _check_combinations(self) -> None:
         for name, unset in _OF_ONE_TASK.items():
             value = getattr(self, name)
-            if self.tasks and value != unset:
-                expected = f"{unset!r} beside tasks: set this option in each Task"
-                raise ValueError(three_part(name, value, expected))
+            expected = f"{unset!r} beside tasks: set this option in each Task"
+            check_that(not self.tasks or value == unset, name, value, expected)
         given = self.predictions is not None, self.labels is not None
         if given[0] != given[1] and not (given[0] and self.task == "retrieval"):
             missing = "labels" if given[0] else "predictions"
             raise ValueError(three_part(missing, None, "both of predictions and labels, or none"))
         for name in ("users", "weights", "lists"):
             value = getattr(self, name)
-            if self.predictions is None and value is not None:
-                expected = "None without predictions"
-                raise ValueError(three_part(name, value, expected))
+            expected = "None without predictions"
+            check_that(self.predictions is not None or value is None, name, value, expected)
 
     def _check_metrics_of_slices(self) -> None:
         known = set(OF_SLICES)
@@ -270,9 +265,8 @@ class RecommenderMetrics:
             known.update(*(judging(kind, self.k) for kind in (task.kind, *kinds)))
         for name, slice_ in check_slices(self.slices).items():
             for metric in slice_.metrics:
-                if metric not in known:
-                    expected = f"metrics of a task that are split: {', '.join(sorted(known))}"
-                    raise ValueError(three_part(f"metrics of slices[{name!r}]", metric, expected))
+                expected = f"metrics of a task that are split: {', '.join(sorted(known))}"
+                check_that(metric in known, f"metrics of slices[{name!r}]", metric, expected)
 
 
 def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:
@@ -306,6 +300,5 @@ def _check_mapping(name: str, value: Any) -> dict[str, Any]:
     check_type(name, value, Mapping, "a dict with str keys")
     for key in value:
         check_type(f"a key of {name}", key, str, "a non-empty str")
-        if not key:
-            raise ValueError(three_part(f"a key of {name}", key, "a non-empty str"))
+        check_that(key, f"a key of {name}", key, "a non-empty str")
     return dict(value)

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from rec_summary.arrays import Array, Integers
-from rec_summary.checks import check_elements, check_int, check_part_of_tag, check_type
+from rec_summary.arrays import Array
+from rec_summary.checks import check_elements, check_int, check_part_of_tag, check_that, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hashed
 from rec_summary.metrics.quality.slices import Slicing
@@ -75,8 +75,7 @@ class Slice:
             raise ValueError(three_part("edges", self.edges, expected))
         object.__setattr__(self, "edges", edges)
         check_int("new", self.new, 0, 255)
-        if self.new and edges:
-            raise ValueError(three_part("new", self.new, "0 for a slice with edges"))
+        check_that(not (self.new and edges), "new", self.new, "0 for a slice with edges")
         check_type("names", self.names, Mapping, _NAMES)
         object.__setattr__(self, "names", dict(self.names))
         for number, name in self.names.items():
@@ -86,8 +85,7 @@ class Slice:
         check_int("shown", self.shown, 0)
         check_int("most", self.most, 1, 4096)
         object.__setattr__(self, "metrics", check_elements("metrics", self.metrics, str, _METRICS))
-        if not self.metrics:
-            raise ValueError(three_part("metrics", self.metrics, _METRICS))
+        check_that(self.metrics, "metrics", self.metrics, _METRICS)
 
     @property
     def settings(self) -> list[Any]:
@@ -147,7 +145,9 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
     else:
         if flat.dtype.kind == "f" and not options.edges:
             missing |= np.isinf(flat)
-            flat = _rounded(np.where(missing, 0, flat), options)
+            expected = "integers or strings; floats need `edges`, or `names` of integers"
+            check_that(options.names, "a column of slices", flat.dtype, expected)
+            flat = np.rint(np.where(missing, 0, flat)).astype(np.int64)
         value_keys, name_of = _keyed(flat, options.edges)
         unique, codes = np.unique(value_keys, return_inverse=True)
         codes, keys = codes.reshape(-1), unique.tolist()
@@ -155,14 +155,6 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
     # A row of several values is filled up with missing ones.
     codes = np.where(missing, len(names) if values.ndim == 1 else -1, codes)
     return Slicing(codes.astype(np.intp).reshape(values.shape), [*names, MISSING])
-
-
-def _rounded(numbers: Array, options: Slice) -> Integers:
-    """Returns floats as the integers that have names."""
-    if not options.names:
-        expected = "integers or strings; floats need `edges`, or `names` of integers"
-        raise ValueError(three_part("a column of slices", numbers.dtype, expected))
-    return np.rint(numbers).astype(np.int64)
 
 
 def _keyed(flat: Array, edges: Sequence[float]) -> tuple[Array, Callable[[Any], str]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rec_summary.checks import check_bool, check_choice, check_part_of_tag, check_type
+from rec_summary.checks import check_bool, check_choice, check_part_of_tag, check_that, check_type
 from rec_summary.errors import three_part
 from rec_summary.metrics.tags import GROUPS, is_group
 from rec_summary.training.recommender.columns import Source, check_source
@@ -70,10 +70,8 @@ class Task:
     def __post_init__(self) -> None:
         """Checks the options."""
         check_source("predictions", self.predictions)
-        if self.labels is None and self.kind != "retrieval":
-            raise ValueError(
-                three_part("labels", None, "where they are; None only for a retrieval")
-            )
+        has_labels = self.labels is not None or self.kind == "retrieval"
+        check_that(has_labels, "labels", None, "where they are; None only for a retrieval")
         if self.mask is not None:
             check_source("mask", self.mask)
         check_type("missing", self.missing, (int, float, type(None)), _MISSING)
@@ -101,14 +99,11 @@ def check_quality(options: Any, kind: str) -> None:
     for name, kinds in _ONLY.items():
         value = getattr(options, name)
         unset = False if name == "logits" else None
-        if value is not unset and chosen not in kinds:
-            expected = f"{unset} for {kind}={chosen!r}"
-            raise ValueError(three_part(name, value, expected))
-    rate, share = options.negative_rate, f"a number above 0, at most 1; 1 for {kind}={chosen!r}"
-    share = share if chosen != "clicks" else "a number above 0, at most 1"
+        check_that(value is unset or chosen in kinds, name, value, f"{unset} for {kind}={chosen!r}")
+    rate, share = options.negative_rate, "a number above 0, at most 1"
+    share += "" if chosen == "clicks" else f"; 1 for {kind}={chosen!r}"
     check_type("negative_rate", rate, (int, float), share)
-    if not 0 < rate <= 1 or (chosen != "clicks" and rate < 1):
-        raise ValueError(three_part("negative_rate", rate, share))
+    check_that((0 < rate <= 1 and chosen == "clicks") or rate == 1, "negative_rate", rate, share)
 
 
 def check_tasks(tasks: Mapping[str, Any]) -> None:
@@ -120,6 +115,5 @@ def check_tasks(tasks: Mapping[str, Any]) -> None:
     """
     for name, task in tasks.items():
         check_part_of_tag("a name of tasks", name)
-        if is_group(name):
-            raise ValueError(three_part("a name of tasks", name, _NO_GROUP))
+        check_that(not is_group(name), "a name of tasks", name, _NO_GROUP)
         check_type(f"tasks[{name!r}]", task, Task, "a rec_summary.Task")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.lineage_pb2 import LineageEvent
-from rec_summary.checks import check_name, check_type, check_unicode
+from rec_summary.checks import check_name, check_that, check_type, check_unicode
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.writing.record import LazyRecord
 from rec_summary.training.graphs import model_record
@@ -43,8 +43,7 @@ def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEve
     """
     expected = f"one of {', '.join(PLUGINS)}"
     check_type("plugin", plugin, str, expected)
-    if plugin not in PLUGINS:
-        raise ValueError(three_part("plugin", plugin, expected))
+    check_that(plugin in PLUGINS, "plugin", plugin, expected)
     if plugin in _LINEAGE:
         return _lineage(plugin, value)
     if plugin == GRAPH:
@@ -107,8 +106,7 @@ def _lineage(plugin: str, value: Any) -> LineageEvent:
 def _scalar(name: str, value: Any) -> SummaryValue:
     what = f"scalar {name!r}"
     array = own_array(value, what)
-    if array.size != 1:
-        raise ValueError(three_part(what, verbatim(f"shape {array.shape}"), "one number"))
+    check_that(array.size == 1, what, verbatim(f"shape {array.shape}"), "one number")
     return SummaryValue(SCALAR, name, to_number(array))
 
 
@@ -129,6 +127,5 @@ def _graph(value: Any) -> LazyRecord:
         model = anf_ir_pb2.ModelProto.FromString(payload)
     except Exception as error:  # the module of DecodeError depends on the release of protobuf
         raise ValueError(three_part(what, value, expected)) from error
-    if not model.HasField("graph"):
-        raise ValueError(three_part(what, value, expected))
+    check_that(model.HasField("graph"), what, value, expected)
     return model_record(payload)

@@ -15,6 +15,7 @@ from rec_summary.checks import (
     check_directory,
     check_int,
     check_optional,
+    check_that,
     check_type,
 )
 from rec_summary.errors import three_part, verbatim
@@ -132,9 +133,8 @@ class SummaryRecord:
 
     def __enter__(self) -> SummaryRecord:
         """Raises ValueError after `close`."""
-        if self._closed:
-            received = verbatim("a closed SummaryRecord")
-            raise ValueError(three_part("the SummaryRecord", received, "an open one"))
+        received = verbatim("a closed SummaryRecord")
+        check_that(not self._closed, "the SummaryRecord", received, "an open one")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -151,8 +151,7 @@ class SummaryRecord:
         Raises:
             ValueError: The mode is unknown.
         """
-        if mode not in ("train", "eval"):
-            raise ValueError(three_part("mode", mode, "'train' or 'eval'"))
+        check_that(mode in ("train", "eval"), "mode", mode, "'train' or 'eval'")
         self._mode = mode
         self._mailbox.pause(mode == "eval")
 
@@ -208,8 +207,7 @@ class SummaryRecord:
         """
         check_type("step", step, (int, np.integer), "an int")
         step = int(step)
-        if step not in _INT64:
-            raise ValueError(three_part("step", step, "an int of 64 bits"))
+        check_that(step in _INT64, "step", step, "an int of 64 bits")
         _check_network("train_network", train_network)
         if plugin_filter is not None and not callable(plugin_filter):
             expected = "a function of a plugin's name, or None"
