@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.arrays import Array, Flags, Floats, Integers
-from rec_summary.errors import three_part
 from rec_summary.records.format import wire
 
 MAX_BINS: Final = 90
@@ -102,15 +101,10 @@ def encode_histogram(values: npt.ArrayLike) -> bytes:
 
     Args:
         values: An array of real numbers or booleans, of any shape.
-
-    Raises:
-        TypeError: It does not hold real numbers.
     """
     array = np.asarray(values)
     if array.dtype.kind == "b":
         array = array.astype(np.uint8)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(three_part("a histogram's array", array.dtype, "real numbers"))
     flat = array.reshape(-1)
     low, high = (flat.min(), flat.max()) if flat.size else (0.0, 0.0)
     counts = (0, 0, 0)

@@ -48,14 +48,8 @@ def encode_tensor(array: npt.ArrayLike) -> bytes:
 
     Args:
         array: Real numbers or booleans, of any shape.
-
-    Raises:
-        TypeError: The array does not hold real numbers.
     """
     array = np.asarray(array)
-    kind = _TYPES.get(array.dtype.name)
-    if kind is None:
-        raise TypeError(three_part("a tensor's array", array.dtype, "real numbers"))
     flat = array.reshape(-1)
     with np.errstate(over="ignore"):
         rounded = flat.astype("<f4")
@@ -72,7 +66,7 @@ def encode_tensor(array: npt.ArrayLike) -> bytes:
             cast = flat.astype(wide)
             is_float = cast.dtype.kind == "f"
             data[field] = cast.tobytes() if is_float else wire.packed_varints(cast)
-    return _TENSOR(dims=array.shape, data_type=kind, **data)
+    return _TENSOR(dims=array.shape, data_type=_TYPES[array.dtype.name], **data)
 
 
 def from_tensor(tensor: TensorProto) -> Array:

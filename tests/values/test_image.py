@@ -59,10 +59,7 @@ def test_other_numbers_are_stretched_as_mindspore_does(values, pixels):
 
 @pytest.mark.parametrize("shape", [(2, 3), (1, 2, 4, 5), (0, 3, 4, 5), (1, 3, 0, 5), (3, 4, 5)])
 def test_other_shapes_are_not_images(shape):
-    array = np.zeros(shape, np.float32)
-    assert not is_image(array)
-    with pytest.raises(ValueError, match=r"Expected: .*\[N, C, H, W\]"):
-        to_image(array)
+    assert not is_image(np.zeros(shape, np.float32))
 
 
 @pytest.mark.mindspore
