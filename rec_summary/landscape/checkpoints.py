@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from rec_summary.arrays import Array
+from rec_summary.checks import check_that
 from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
 from rec_summary.landscape.metadata import Metadata
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
@@ -21,8 +23,10 @@ SELECTIONS: Final = ("all", TOUCHED, "dense")
 _MEASURED: Final = re.compile(r"(^|\.)moving_(mean|variance)$")
 
 
-class Checkpoint:
+class Checkpoint(contextlib.ExitStack):
     """The parameters of one checkpoint, which may be sparse: rows instead of whole tables.
+
+    A context manager, which closes the files.
 
     Attributes:
         path: The file.
@@ -39,6 +43,7 @@ class Checkpoint:
         Raises:
             SourceError: A checkpoint is missing or cannot be read.
         """
+        super().__init__()
         self._files: list[CheckpointFile] = []  # the checkpoint, and its base if it is sparse
         self._whole: dict[str, int] = {}  # which of them has a whole parameter
         try:
@@ -93,11 +98,6 @@ class Checkpoint:
             return self.array(name).reshape(-1)[start:stop]
         return _read(self._files[0].elements, name, start, stop)
 
-    def close(self) -> None:
-        """Closes the files."""
-        for file in self._files:
-            file.close()
-
     def _open(self, metadata: Metadata, number: int) -> None:
         """Opens the checkpoint, and its base if it is sparse."""
         file = self._opened(metadata, number)
@@ -120,7 +120,7 @@ class Checkpoint:
         path = os.path.join(metadata.folder, name)
         try:
             with os_errors_as(SourceError, what, path, "a readable file"):
-                self._files.append(CheckpointFile(path))
+                self._files.append(self.enter_context(CheckpointFile(path)))
         except CheckpointError as error:
             raise SourceError(str(error)) from error
         return self._files[-1]
@@ -150,7 +150,7 @@ def _read(read: Callable[..., Array], *arguments: Any) -> Array:
         raise SourceError(str(error) or type(error).__name__) from error
 
 
-class Trajectory:
+class Trajectory(contextlib.ExitStack):
     """The open checkpoints of one landscape; a context manager.
 
     Attributes:
@@ -170,11 +170,12 @@ class Trajectory:
             SourceError: A checkpoint is missing, cannot be read, or has other parameters or
                 shapes than the first one.
         """
+        super().__init__()
         self.numbers = tuple(numbers)
         self.checkpoints: list[Checkpoint] = []
         try:
             for number in self.numbers:
-                self.checkpoints.append(Checkpoint(metadata, number))
+                self.checkpoints.append(self.enter_context(Checkpoint(metadata, number)))
                 _check_same(self.checkpoints[0], self.checkpoints[-1])
         except BaseException:
             self.close()
@@ -198,17 +199,6 @@ class Trajectory:
             status = os.lstat(path)
             files.append([os.path.basename(path), status.st_size, status.st_mtime_ns])
         return files
-
-    def close(self) -> None:
-        """Closes the files."""
-        for checkpoint in self.checkpoints:
-            checkpoint.close()
-
-    def __enter__(self) -> Trajectory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _check_same(first: Checkpoint, other: Checkpoint) -> None:
@@ -246,9 +236,8 @@ def choose(trajectory: Trajectory, selection: str) -> tuple[str, ...]:
             expected = f"'all', 'touched', 'dense', or a regular expression ({error})"
             raise ValueError(three_part("the choice of parameters", selection, expected)) from error
         chosen = tuple(name for name in names if pattern.search(name))
-    if not chosen:
-        expected = f"a choice of at least one of {', '.join(names[:8])}"
-        raise ValueError(three_part("the choice of parameters", selection, expected))
+    expected = f"a choice of at least one of {', '.join(names[:8])}"
+    check_that(chosen, "the choice of parameters", selection, expected)
     return chosen
 
 

@@ -7,7 +7,7 @@ import socket
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -41,6 +41,9 @@ class Model(Protocol):
 
     def loss(self) -> float:
         """Returns the mean loss over the samples, with the current parameters."""
+
+    def gradient(self, names: Sequence[str]) -> Mapping[str, Array]:
+        """Returns the gradient of the loss with respect to parameters; only for a Hessian."""
 
 
 class ModelFactory(Protocol):

@@ -8,14 +8,16 @@ Through the Lens of the Hessian", 2020; `scipy.sparse.linalg.eigsh`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.arrays import Floats
-from rec_summary.errors import SourceError, three_part
+from rec_summary.arrays import Array, Floats
+from rec_summary.checks import check_that
+from rec_summary.errors import SourceError
 from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.evaluate import Model
 from rec_summary.landscape.options import HESSIAN
@@ -30,19 +32,12 @@ _LEAST_RISE: Final = 0.1  # of the loss at the edge of the grid
 _FEWEST: Final = 3  # numbers: two eigenvectors are fewer than all
 
 
-class DifferentiableModel(Model, Protocol):
-    """A model with a gradient."""
-
-    def gradient(self, names: Sequence[str]) -> Vector:
-        """Returns the gradient of the loss with respect to parameters."""
-
-
 def hessian_plane(
     trajectory: Trajectory,
     names: Sequence[str],
     size: int,
     seed: int,
-    model: DifferentiableModel,
+    model: Model,
     *,
     touched_only: bool = False,
 ) -> Plane:
@@ -70,9 +65,8 @@ def hessian_plane(
     loss = float(model.loss())
     moves = _flattened(moving(trajectory, origin, names, touched_only=touched_only), names)
     free = np.flatnonzero(moves)
-    if free.size < _FEWEST:
-        expected = f"at least {_FEWEST}: choose other parameters"
-        raise SourceError(three_part("the size of a Hessian", free.size, expected))
+    expected = f"at least {_FEWEST}: choose other parameters"
+    check_that(free.size >= _FEWEST, "the size of a Hessian", free.size, expected, SourceError)
 
     hessian = _Hessian(model, origin, names, free)
     operator = LinearOperator((free.size, free.size), matvec=hessian.product, dtype=np.float64)
@@ -82,31 +76,35 @@ def hessian_plane(
     values, vectors = values[order], vectors[:, order]
     # The sign of an eigenvector is free.
     vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])
-    axes = [_axis(float(value), loss, size) for value in values]
     return Plane(
         origin=origin,
         first=hessian.direction(vectors[:, 0]),
         second=hessian.direction(vectors[:, 1]),
-        x=axes[0],
-        y=axes[1],
+        x=_axis(float(values[0]), loss, size),
+        y=_axis(float(values[1]), loss, size),
         method=HESSIAN,
-        eigenvalues=tuple(float(value) for value in values),
+        eigenvalues=tuple(values.tolist()),
     )
 
 
+@dataclass
 class _Hessian:
-    """The Hessian of the loss at a point, for the values that move: its products with vectors."""
+    """The Hessian of the loss at a point, for the values that move: its products with vectors.
 
-    def __init__(
-        self,
-        model: DifferentiableModel,
-        origin: Vector,
-        names: Sequence[str],
-        free: npt.NDArray[np.intp],
-    ) -> None:
-        """Takes the point `origin`; `free` are the places of the values that move in it."""
-        self._model, self._origin, self._names, self._free = model, origin, names, free
-        self._point = _flattened(origin, names)
+    Attributes:
+        model: The model with the loss.
+        origin: The point.
+        names: The parameters with values that move.
+        free: The places of the values that move, in all values of these parameters.
+    """
+
+    model: Model
+    origin: Vector
+    names: Sequence[str]
+    free: npt.NDArray[np.intp]
+
+    def __post_init__(self) -> None:
+        self._point = _flattened(self.origin, self.names)
         self._step = max(_STEP, _ROUNDING * float(np.linalg.norm(self._point)))
 
     def product(self, vector: Floats) -> Floats:
@@ -119,22 +117,22 @@ class _Hessian:
         difference = self._gradient(self._point + away) - self._gradient(self._point - away)
         if not np.isfinite(difference).all():  # older SciPy finds eigenvalues that are NaN
             raise FloatingPointError("a gradient is not finite")
-        return difference[self._free] * (length / (2 * self._step))
+        return difference[self.free] * (length / (2 * self._step))
 
     def direction(self, vector: Floats) -> Vector:
         """Returns a vector of the values that move as a direction of all parameters."""
-        parts = _split(self._spread(vector), self._origin, self._names)
+        parts = _split(self._spread(vector), self.origin, self.names)
         return {name: part.astype(np.float32) for name, part in parts.items()}
 
     def _spread(self, vector: Floats) -> Floats:
         full = np.zeros(self._point.size)
-        full[self._free] = vector
+        full[self.free] = vector
         return full
 
     def _gradient(self, point: Floats) -> Floats:
-        for name, value in _split(point, self._origin, self._names).items():
-            self._model.set(name, value.astype(self._origin[name].dtype))
-        return _flattened(self._model.gradient(self._names), self._names)
+        for name, value in _split(point, self.origin, self.names).items():
+            self.model.set(name, value.astype(self.origin[name].dtype))
+        return _flattened(self.model.gradient(self.names), self.names)
 
 
 def _axis(eigenvalue: float, loss: float, size: int) -> Floats:
@@ -143,7 +141,7 @@ def _axis(eigenvalue: float, loss: float, size: int) -> Floats:
     return np.linspace(-reach, reach, size)
 
 
-def _flattened(vector: Vector, names: Sequence[str]) -> Floats:
+def _flattened(vector: Mapping[str, Array], names: Sequence[str]) -> Floats:
     return np.concatenate([vector[name].reshape(-1).astype(np.float64) for name in names])
 
 

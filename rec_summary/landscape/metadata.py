@@ -15,6 +15,7 @@ from rec_summary.checks import (
     check_elements,
     check_entries,
     check_int,
+    check_that,
 )
 from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
 from rec_summary.records.checkpoints import FOLDER, METADATA_NAME
@@ -32,7 +33,7 @@ class Metadata:
     Attributes:
         folder: The directory of the checkpoints.
         files: The file name of each checkpoint, by its number.
-        groups: The numbers of the checkpoints of each landscape.
+        intervals: The numbers of the checkpoints of each landscape.
         unit: The unit of these numbers: `step` or `epoch`.
         steps_per_epoch: The number of steps of an epoch.
         landscape_size: The number of points along each side of the grid.
@@ -43,7 +44,7 @@ class Metadata:
 
     folder: str
     files: dict[int, str]
-    groups: tuple[tuple[int, ...], ...]
+    intervals: tuple[tuple[int, ...], ...]
     unit: str
     steps_per_epoch: int
     landscape_size: int
@@ -84,14 +85,14 @@ def _parse(folder: str, document: Any) -> Metadata:
     files = {
         int(number): _base_name(name) for number, name in document["model_params_file_map"].items()
     }
-    groups = tuple(tuple(map(int, group)) for group in document["epoch_group"].values())
-    if not all(groups) or sum(map(len, groups)) > _MOST_CHECKPOINTS:
-        raise ValueError(f"no landscape can be made of {list(map(len, groups))[:8]} checkpoints")
+    intervals = tuple(tuple(map(int, group)) for group in document["epoch_group"].values())
+    if not all(intervals) or sum(map(len, intervals)) > _MOST_CHECKPOINTS:
+        raise ValueError(f"no landscape can be made of {list(map(len, intervals))[:8]} checkpoints")
     create = document["create_landscape"]
     return Metadata(
         folder=folder,
         files=files,
-        groups=groups,
+        intervals=intervals,
         unit=str(document["unit"])[:_LONGEST_UNIT],
         steps_per_epoch=int(document["step_per_epoch"]),
         landscape_size=int(document["landscape_size"]),
@@ -121,15 +122,9 @@ def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
         ValueError: A key is unknown, or a value is invalid.
     """
     entries = check_entries("collect_landscape", changes, _CHANGES)
-    create = entries.get("create_landscape", {})
-    return replace(
-        metadata,
-        landscape_size=entries.get("landscape_size", metadata.landscape_size),
-        num_samples=entries.get("num_samples", metadata.num_samples),
-        groups=entries.get("intervals", metadata.groups),
-        train=create.get("train", metadata.train),
-        result=create.get("result", metadata.result),
-    )
+    entries.pop("unit", None)  # it stays as it was trained
+    entries |= entries.pop("create_landscape", {})
+    return replace(metadata, **entries)
 
 
 def _check_create(name: str, value: object) -> dict[str, bool]:
@@ -138,14 +133,13 @@ def _check_create(name: str, value: object) -> dict[str, bool]:
 
 def _check_groups(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
     groups = check_elements(name, value, Sequence, "a list of lists of ints")
-    if not all(map(len, groups)):
-        raise ValueError(three_part(name, value, "lists of numbers"))
+    check_that(all(map(len, groups)), name, value, "lists of numbers")
     return tuple(tuple(check_int(f"a number in {name}", n, 0) for n in group) for group in groups)
 
 
 _CHANGES: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "landscape_size": functools.partial(check_int, least=3, most=256),
-    "unit": functools.partial(check_choice, choices=("step", "epoch")),  # as it was trained
+    "unit": functools.partial(check_choice, choices=("step", "epoch")),
     "create_landscape": _check_create,
     "num_samples": check_int,
     "intervals": _check_groups,

@@ -74,12 +74,12 @@ class PlannedLandscape:
 def planned(metadata: Metadata, options: Options) -> Iterator[PlannedLandscape]:
     """Yields the landscapes to compute, in MindSpore's order."""
     if metadata.train:
-        for group in metadata.groups:
+        for group in metadata.intervals:
             yield PlannedLandscape(group, PCA)
-    if not metadata.groups:
+    if not metadata.intervals:
         return
     # All checkpoints of the group, because they show which rows of tables were touched.
-    last = metadata.groups[-1]
+    last = metadata.intervals[-1]
     if metadata.result:
         yield PlannedLandscape(last, RANDOM)
     if options.hessian:

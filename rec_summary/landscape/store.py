@@ -27,14 +27,7 @@ from rec_summary.arrays import Floats
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.plane import Plane, Vector
-from rec_summary.records.files import (
-    FILE_MODE,
-    make_directory,
-    open_plain,
-    read_plain,
-    refuse_link,
-    write_atomically,
-)
+from rec_summary.records import files
 from rec_summary.records.locks import LOCK_NAME, file_lock
 
 _LOSSES: Final = "losses.npz"
@@ -128,7 +121,7 @@ class Store:
         Raises:
             OSError: They cannot be saved.
         """
-        with write_atomically(os.path.join(self.folder, _LOSSES), FILE_MODE) as file:
+        with files.write_atomically(os.path.join(self.folder, _LOSSES), files.FILE_MODE) as file:
             np.savez(file, losses=self.losses, known=self.known, samples=self.samples)
         self._saved = time.monotonic()
 
@@ -154,7 +147,7 @@ class Store:
 
 
 def _stored_plan(folder: str) -> Any:
-    return json.loads(read_plain(os.path.join(folder, _PLAN), _MOST_OF_PLAN))
+    return json.loads(files.read_plain(os.path.join(folder, _PLAN), _MOST_OF_PLAN))
 
 
 def _write_plane(folder: str, plane: Plane) -> list[list[Any]]:
@@ -163,7 +156,7 @@ def _write_plane(folder: str, plane: Plane) -> list[list[Any]]:
     That is its part and name, the type and the shape, and the offset in bytes.
     """
     places = []
-    with write_atomically(os.path.join(folder, _PLANE), FILE_MODE, sync=True) as file:
+    with files.write_atomically(os.path.join(folder, _PLANE), files.FILE_MODE, sync=True) as file:
         for part in _PARTS:
             for name, array in getattr(plane, part).items():
                 file.write(bytes(-file.tell() % _ALIGNED))
@@ -179,7 +172,7 @@ def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
         OSError: They cannot be read.
     """
     path = os.path.join(folder, _PLANE)
-    os.close(open_plain(path))  # no link, no pipe
+    os.close(files.open_plain(path))  # no link, no pipe
     data = np.memmap(path, mode="r")
     vectors: dict[str, Vector] = {part: {} for part in _PARTS}
     for part, name, dtype, shape, start in _stored_plan(folder)["places"]:
@@ -191,7 +184,7 @@ def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
 def _checksum(folder: str, places: list[list[Any]]) -> int:
     """Returns the CRC-32 of a plane, and of where each parameter is."""
     checksum = zlib.crc32(json.dumps(places).encode())
-    with os.fdopen(open_plain(os.path.join(folder, _PLANE)), "rb") as file:
+    with os.fdopen(files.open_plain(os.path.join(folder, _PLANE)), "rb") as file:
         while data := file.read(_AT_ONCE):
             checksum = zlib.crc32(data, checksum)
     return checksum
@@ -206,25 +199,21 @@ def locked(folder: str) -> Iterator[None]:
         OSError: The directory cannot be created.
     """
     os.makedirs(os.path.dirname(folder), exist_ok=True)
-    refuse_link(os.path.dirname(folder))
-    refuse_link(folder)
-    make_directory(folder)
+    files.refuse_link(os.path.dirname(folder))
+    files.refuse_link(folder)
+    files.make_directory(folder)
     holder = os.path.join(folder, _HOLDER)
     lock = file_lock(os.path.join(folder, LOCK_NAME), timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout as error:
         try:
-            who = read_plain(holder, _MOST_OF_HOLDER).decode("utf-8", "replace")
+            who = files.read_plain(holder, _MOST_OF_HOLDER).decode("utf-8", "replace")
         except OSError:
             who = "an unknown process"
-        raise BusyError(
-            three_part(
-                f"the landscape in {folder}",
-                verbatim(f"one that is being computed by {who}"),
-                "one that no process computes: wait for that process, or end it",
-            )
-        ) from error
+        received = verbatim(f"one that is being computed by {who}")
+        expected = "one that no process computes: wait for that process, or end it"
+        raise BusyError(three_part(f"the landscape in {folder}", received, expected)) from error
     try:
         _replace(holder, f"process {os.getpid()} on {socket.gethostname()}".encode())
         yield
@@ -233,5 +222,5 @@ def locked(folder: str) -> Iterator[None]:
 
 
 def _replace(path: str, data: bytes) -> None:
-    with write_atomically(path, FILE_MODE) as file:
+    with files.write_atomically(path, files.FILE_MODE) as file:
         file.write(data)

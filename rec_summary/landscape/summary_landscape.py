@@ -130,12 +130,7 @@ class SummaryLandscape:
             callback_fn = sendable(callback_fn)
         elif isinstance(callback_fn, str):
             imported(callback_fn)  # a mistake is an error here, before workers start
-        make = ModelMaker(
-            callback_fn,
-            metadata.num_samples,
-            device_target=target,
-            replay=rows,
-        )
+        make = ModelMaker(callback_fn, metadata.num_samples, device_target=target, replay=rows)
         devices = tuple(device_ids or ())
         options = Options(seed, parameters, engine, jobs, devices, hessian, tuple(files))
         return self.compute(make, metadata, options, output=output, progress=progress)

@@ -158,7 +158,7 @@ def test_metadata_may_be_anything(
     change(folder, **{key: what})
     with contextlib.suppress(SourceError):  # the only error that there may be
         metadata = read_metadata(folder)
-        for numbers in metadata.groups:
+        for numbers in metadata.intervals:
             with contextlib.closing(Trajectory(metadata, numbers)) as trajectory:
                 assert len(trajectory.checkpoints) == len(numbers)
 

@@ -244,7 +244,7 @@ def test_losses_that_are_no_numbers_are_kept_as_such(tmp_path: Path) -> None:
 def test_steps_beyond_32_bits_are_recorded(tmp_path: Path) -> None:
     metadata = write_run(tmp_path / "run")
     late = {number + (1 << 31): name for number, name in metadata.files.items()}
-    found = compute(tmp_path / "run", files=late, groups=(tuple(late),), result=False)
+    found = compute(tmp_path / "run", files=late, intervals=(tuple(late),), result=False)
     assert found["landscape_[2147483649, 2147483654]"].intervals == tuple(late)
 
 
@@ -306,9 +306,9 @@ def test_checkpoints_that_cannot_be_used(tmp_path: Path, what: str, match: str) 
 def test_too_few_checkpoints_and_ones_that_there_are_not(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
     with pytest.raises(SourceError, match=r"2 \(1, 2\)\. Expected: at least 3"):
-        compute(tmp_path / "run", groups=((1, 2),))
+        compute(tmp_path / "run", intervals=((1, 2),))
     with pytest.raises(SourceError, match="one of those kept: 1, 2, 3, 4, 5, 6"):
-        compute(tmp_path / "run", groups=((1, 2, 99),))
+        compute(tmp_path / "run", intervals=((1, 2, 99),))
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_invalid_changes(tmp_path: Path, changes: dict[str, Any], match: str) ->
 
 def test_intervals_are_lists_of_lists(tmp_path: Path) -> None:
     metadata = write_run(tmp_path / "run")
-    assert changed(metadata, {"intervals": [range(1, 4)]}).groups == ((1, 2, 3),)
+    assert changed(metadata, {"intervals": [range(1, 4)]}).intervals == ((1, 2, 3),)
     for intervals in (3, [1, 2, 3]):
         with pytest.raises(TypeError, match="a list of lists of ints"):
             changed(metadata, {"intervals": intervals})
@@ -422,7 +422,7 @@ def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> Non
         still[:6] = points[0][:6]  # the first two rows of the table
         path = tmp_path / "run" / "ckpt_dir" / f"Net_{number}_step.ckpt"
         quadratic.write_checkpoint(path, still)
-    with Trajectory(metadata, metadata.groups[0]) as trajectory:
+    with Trajectory(metadata, metadata.intervals[0]) as trajectory:
         rows = touched_rows(trajectory, "user_embedding_table")
         assert rows.tolist() == [False, False, True, True, True]
         names = trajectory.names
@@ -458,7 +458,7 @@ def test_each_row_of_a_direction_at_random_has_the_norm_of_the_parameters(tmp_pa
     from rec_summary.landscape.plane import random_plane
 
     metadata = write_run(tmp_path / "run")
-    with Trajectory(metadata, metadata.groups[0]) as trajectory:
+    with Trajectory(metadata, metadata.intervals[0]) as trajectory:
         plane = random_plane(trajectory, trajectory.names, 5, 1)
         assert set(plane.first) == set(quadratic.SHAPES)
         assert "norm.moving_mean" in plane.origin

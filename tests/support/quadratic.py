@@ -178,7 +178,7 @@ def compute(
 def plane_store(folder: Path) -> Store:
     """Writes a run, and returns a store with a plane of 5 × 5 points of it."""
     metadata = write_run(folder / "run", size=5)
-    with Trajectory(metadata, metadata.groups[0]) as trajectory:
+    with Trajectory(metadata, metadata.intervals[0]) as trajectory:
         plane = pca_plane(trajectory, trajectory.names, 5)
     (folder / "store").mkdir()
     return Store(str(folder / "store"), plane, {"n": 1})
