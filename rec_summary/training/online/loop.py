@@ -16,7 +16,7 @@ from mindspore import Tensor
 from mindspore.dataset import Dataset
 from mindspore.train.callback import RunContext
 
-from rec_summary.errors import three_part
+from rec_summary.checks import check_that
 from rec_summary.training._mindspore import built_helper, release_iterator
 from rec_summary.training.online.stream import INT32_MAX, OpenStream
 from rec_summary.training.signals import StopSignals
@@ -181,25 +181,19 @@ class OnlineRun:
 
     def _note_exhausted(self) -> None:
         self.parameters.stop_reason = SOURCE_EXHAUSTED
-        passes = self.parameters.get("cur_epoch_num", 0)
+        steps = self.parameters.cur_step_num - self._initial_step
+        count = self.parameters.get("cur_epoch_num", 0)
+        passes = f"{count} pass" if count == 1 else f"{count} passes"
         _log.warning(
-            "The data source is exhausted: a whole pass gave no batch. Training ends after %d "
-            "steps in %d %s. A source that can be read again, such as a generator function, is "
-            "repeated.",
-            self.parameters.cur_step_num - self._initial_step,
-            passes,
-            "pass" if passes == 1 else "passes",
+            "The data source is exhausted: a whole pass gave no batch. Training ends after "
+            f"{steps} steps in {passes}. A source that can be read again, such as a generator "
+            "function, is repeated."
         )
 
     def _check_elements(self, batch: Any) -> None:
-        if self.model._loss_fn is not None and len(batch) != 2:
-            raise ValueError(
-                three_part(
-                    "The number of elements that 'train_dataset' gives for a batch",
-                    len(batch),
-                    "two, data and label, because 'loss_fn' is not None",
-                )
-            )
+        what = "The number of elements that 'train_dataset' gives for a batch"
+        expected = "two, data and label, because 'loss_fn' is not None"
+        check_that(self.model._loss_fn is None or len(batch) == 2, what, len(batch), expected)
 
     def _update_loss_scale(self, outputs: Any) -> None:
         manager = self.model._loss_scale_manager

@@ -11,7 +11,7 @@ from mindspore.dataset import Dataset
 from mindspore.train import Model
 from mindspore.train.callback import Callback
 
-from rec_summary.checks import check_bool, check_int, check_type
+from rec_summary.checks import check_bool, check_int, check_that, check_type
 from rec_summary.errors import three_part
 from rec_summary.training import _mindspore, operators
 from rec_summary.training.online.loop import UNBOUNDED, OnlineRun
@@ -185,38 +185,24 @@ class RecModel(Model):
             sink = False
         _mindspore.set_up_parallel_context(self._network)
         with opened(train_dataset) as stream, StopSignals(stream.wake) as signals:
-            self._online_train(
-                train_dataset,
-                callbacks=callback_list,
-                sink=sink,
-                signals=signals,
-                stream=stream,
-                initial_step=initial_step,
-            )
+            size = 1 if sink else batches_in_pass(train_dataset)
+            parameters = self._callback_parameters(train_dataset, callback_list, sink, size)
+            parameters.cur_step_num = initial_step
+            self._online_train(parameters, signals, stream, callbacks=callback_list)
         _mindspore.clear_parallel_context(self._network)
         signals.raise_received()
 
-    # MindSpore's decorator honours `CheckpointConfig(exception_save=True)`.
+    # MindSpore's decorator honours `CheckpointConfig(exception_save=True)` among `callbacks`.
     @_mindspore.save_final_checkpoint  # type: ignore[untyped-decorator]
     def _online_train(
-        self,
-        train_dataset: Dataset,
-        *,
-        callbacks: list[Any],
-        sink: bool,
-        signals: StopSignals,
-        stream: OpenStream,
-        initial_step: int,
+        self, parameters: Any, signals: StopSignals, stream: OpenStream, *, callbacks: list[Any]
     ) -> None:
         if self._parameter_broadcast:
             self._train_network.set_broadcast_flag()
-        size = 1 if sink else batches_in_pass(train_dataset)
-        parameters = self._callback_parameters(train_dataset, callbacks, sink, size)
-        parameters.cur_step_num = initial_step
         with _mindspore.CallbackManager(parameters.list_callback) as manager:
             run = OnlineRun(self, manager, parameters, signals, stream)
-            train = run.sink if sink else run.feed
-            train(train_dataset)
+            train = run.sink if parameters.dataset_sink_mode else run.feed
+            train(parameters.train_dataset)
 
     def _callback_parameters(
         self, train_dataset: Dataset, callbacks: list[Any], sink: bool, size: int | None
@@ -257,21 +243,15 @@ class RecModel(Model):
         check_type("train_dataset", train_dataset, Dataset, "a mindspore Dataset")
         several = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
         if callbacks is not None and not all(isinstance(one, Callback) for one in several):
-            raise TypeError(
-                three_part("callbacks", callbacks, "a mindspore Callback, a list of them, or None")
-            )
+            expected = "a mindspore Callback, a list of them, or None"
+            raise TypeError(three_part("callbacks", callbacks, expected))
         check_bool("dataset_sink_mode", dataset_sink_mode)
         check_type("sink_size", sink_size, int, "an int")
         if dataset_sink_mode and sink_size != 1:
             raise ValueError(three_part("sink_size", sink_size, "1, the only supported size"))
         if dataset_sink_mode and isinstance(self._train_network, nn.GraphCell):
-            raise ValueError(
-                three_part(
-                    "dataset_sink_mode",
-                    dataset_sink_mode,
-                    "False, because a GraphCell cannot be trained with data sink",
-                )
-            )
+            expected = "False, because a GraphCell cannot be trained with data sink"
+            raise ValueError(three_part("dataset_sink_mode", dataset_sink_mode, expected))
 
 
 class _SummedOutputs(Callback):
@@ -315,6 +295,5 @@ def _check_keep_outputs(
         "loss_scale_manager": (scaled, scaled is not None, "None"),
     }
     for name, (received, is_wrong, expected) in wrong.items():
-        if is_wrong:
-            raise ValueError(three_part(name, received, f"{expected}, if keep_outputs is True"))
+        check_that(not is_wrong, name, received, f"{expected}, if keep_outputs is True")
     return True
