@@ -63,12 +63,11 @@ def dataset_graph(dataset: Any) -> lineage_pb2.LineageEvent:
 
 
 def _fill(graph: lineage_pb2.DatasetGraph, node: Mapping[str, Any]) -> None:
-    for child in node.get("children") or ():
-        _fill(graph.children.add(), child)
     for key, value in node.items():
         if key == "children":
-            continue
-        if key == "operations" and value:
+            for child in value or ():
+                _fill(graph.children.add(), child)
+        elif key == "operations" and value:
             for operation in value:
                 _fill_operation(graph.operations.add(), operation)
         elif key == "sampler" and value:

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.checks import check_bool, check_int, check_int_or_none, check_pattern
-from rec_summary.errors import three_part
+from rec_summary.checks import check_bool, check_int, check_int_or_none, check_pattern, check_that
 from rec_summary.records.control import FileVersion, Request, read_requests, version_of
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
@@ -32,27 +31,18 @@ CONTROL: Final = "control"
 """The kind of a note that says what was changed from outside."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """An option that can be changed from outside.
-
-    Attributes:
-        check: Returns a valid value; raises TypeError or ValueError if it is invalid.
-        absent: The text that stands for None.
-    """
-
-    check: Callable[[str, Any], Any]
-    absent: str = "none"
-
-
-SETTINGS: Final[Mapping[str, Setting]] = {
-    "collect_freq": Setting(check_int),
-    "collect_tensor_freq": Setting(check_int_or_none, "a schedule"),
-    "histograms": Setting(check_pattern),
-    "tensors": Setting(check_pattern),
-    "gradients": Setting(check_bool, "off"),
+SETTINGS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "collect_freq": check_int,
+    "collect_tensor_freq": check_int_or_none,
+    "histograms": check_pattern,
+    "tensors": check_pattern,
+    "gradients": check_bool,
 }
-"""The options that can be changed from outside, by their names in `CollectorOptions`."""
+"""The options that can be changed from outside, by their names in `CollectorOptions`; each check
+returns a valid value, and raises TypeError or ValueError if it is invalid."""
+
+_ABSENT: Final = {"collect_tensor_freq": "a schedule", "gradients": "off"}
+"""The texts that stand for None, where that is not `none`."""
 
 
 def changed(options: CollectorOptions, settings: Mapping[str, Any]) -> CollectorOptions:
@@ -63,9 +53,8 @@ def changed(options: CollectorOptions, settings: Mapping[str, Any]) -> Collector
         ValueError: A value is invalid, or there is no such option.
     """
     for name, value in settings.items():
-        if name not in SETTINGS:
-            raise ValueError(three_part("a setting", name, f"one of {', '.join(SETTINGS)}"))
-        new = SETTINGS[name].check(name, value)
+        check_that(name in SETTINGS, "a setting", name, f"one of {', '.join(SETTINGS)}")
+        new = SETTINGS[name](name, value)
         if name == "histograms":
             new = new or FIRST_PARAMETERS
         elif name == "gradients":
@@ -79,7 +68,7 @@ def _shown(options: CollectorOptions, name: str) -> str:
     """Returns an option that can be changed from outside as text."""
     value = getattr(options, name)
     if value is None:
-        return SETTINGS[name].absent
+        return _ABSENT.get(name, "none")
     if name == "histograms" and isinstance(value, int):
         return f"the first {value} parameters"
     if isinstance(value, GradientMetrics):

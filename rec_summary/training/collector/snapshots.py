@@ -15,7 +15,7 @@ from rec_summary.errors import three_part
 from rec_summary.metrics.tags import EVALUATION
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.options import CollectorOptions
-from rec_summary.training.lineage.optimizers import LearningRates, parameters_of
+from rec_summary.training.lineage.optimizers import learning_rates, parameters_of
 from rec_summary.training.operators import Mailbox, snapshot
 from rec_summary.training.probes.gradient_metrics import GradientMetrics, GradientReader
 from rec_summary.training.probes.probe import choose_graph
@@ -47,9 +47,9 @@ class Snapshots:
             troubles: Receives every kind of value that cannot be read.
         """
         self._troubles = troubles
-        self._rates = LearningRates([])
+        self._rates: list[tuple[str, Callable[[], float]]] = []
         with troubles.attempt("learning rate"):
-            self._rates = LearningRates(optimizers)
+            self._rates = list(learning_rates(optimizers))
         self._all: list[Any] = []  # parameters
         # A constant loss scale (a float) is a hyper-parameter, not a series.
         scale = getattr(view.network, "scale_sense", None)
@@ -149,8 +149,7 @@ class Snapshots:
 
     def learning_rate(self) -> float | None:
         """Returns the learning rate of the first group, or None if there is none."""
-        rates = self._rates.read()
-        return rates[0][1] if rates else None
+        return self._rates[0][1]() if self._rates else None
 
     def _loss(self, view: StepView) -> Iterable[SummaryValue]:
         for index, loss in enumerate(losses(view.outputs)):
@@ -164,7 +163,7 @@ class Snapshots:
             self._troubles.report("loss is not finite", text)
 
     def _learning_rates(self, view: StepView) -> Iterable[SummaryValue]:
-        return [SummaryValue(SCALAR, name + _AUTO, rate) for name, rate in self._rates.read()]
+        return [SummaryValue(SCALAR, name + _AUTO, read()) for name, read in self._rates]
 
     def _loss_scale(self, view: StepView) -> Iterable[SummaryValue]:
         yield SummaryValue(SCALAR, "loss_scale" + _AUTO, as_number(self._scale, "the loss scale"))

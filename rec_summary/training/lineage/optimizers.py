@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mindspore import Tensor, nn
@@ -33,50 +34,32 @@ def parameters_of(optimizers: list[Any], network: Any) -> list[Any]:
     return list({id(parameter): parameter for parameter in parameters}.values())
 
 
-class LearningRates:
-    """Reads the learning rates of the last update.
+def learning_rates(optimizers: list[Any]) -> Iterator[tuple[str, Callable[[], float]]]:
+    """Yields the name of each learning rate, and a function that returns that of the last update.
 
-    The parameters of one group share a learning rate. A single learning rate is named
-    `learning_rate`, several are named `learning_rate/group_<n>`. With several optimizers, the
-    optimizer's class comes before the group.
+    The function raises TypeError if it has a type that is not one of MindSpore's.
     """
-
-    def __init__(self, optimizers: list[Any]) -> None:
-        """Finds the learning rates; `read` then only evaluates them."""
-        self._sources: list[tuple[str, Any, Any]] = []
-        for index, optimizer in enumerate(optimizers):
-            prefix = "learning_rate"
-            if len(optimizers) > 1:
-                prefix += f"/{type(optimizer).__name__}_{index}"
-            rates = list(_distinct(optimizer))
-            for number, rate in enumerate(rates):
-                name = prefix if len(rates) == 1 else f"{prefix}/group_{number}"
-                self._sources.append((name, rate, optimizer))
-
-    def read(self) -> list[tuple[str, float]]:
-        """Returns the name and the value of each learning rate.
-
-        Raises:
-            TypeError: A learning rate has a type that is not one of MindSpore's.
-        """
-        return [(name, _evaluate(rate, opt)) for name, rate, opt in self._sources]
+    for index, optimizer in enumerate(optimizers):
+        prefix = "learning_rate"
+        if len(optimizers) > 1:
+            prefix += f"/{type(optimizer).__name__}_{index}"
+        rates = _distinct(optimizer)
+        for number, rate in enumerate(rates):
+            name = prefix if len(rates) == 1 else f"{prefix}/group_{number}"
+            yield name, functools.partial(_evaluate, rate, optimizer)
 
 
-def _distinct(optimizer: Any) -> Iterator[Any]:
-    """Yields each learning rate of an optimizer once, in the order of its groups."""
-    rates = optimizer.learning_rate
+def _distinct(optimizer: Any) -> list[Any]:
+    """Returns each learning rate of an optimizer once, in the order of its groups."""
     if not getattr(optimizer, "is_group_lr", False):
-        yield rates
-        return
-    seen: set[Any] = set()
-    for rate in rates:
+        return [optimizer.learning_rate]
+    by_group: dict[Any, Any] = {}
+    for rate in optimizer.learning_rate:
         # MindSpore wraps a rate once for each parameter; the name of its Parameter is the group's.
         wrapped = isinstance(rate, (LearningRateTable, ConstantLearningRate))
         inner = rate.learning_rate if wrapped else rate
-        key = id(inner) if isinstance(inner, nn.Cell) else inner.name
-        if key not in seen:
-            seen.add(key)
-            yield rate
+        by_group.setdefault(id(inner) if isinstance(inner, nn.Cell) else inner.name, rate)
+    return list(by_group.values())
 
 
 def _evaluate(rate: Any, optimizer: Any) -> float:

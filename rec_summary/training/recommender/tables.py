@@ -23,16 +23,12 @@ class EmbeddingTable:
 
     Attributes:
         parameter: The parameter of the table; None if only its ids are known.
-        size: The number of rows; None if it is open.
+        size: The number of rows; None if it is open, as a `MapParameter` has a row for each id that
+            was looked up.
     """
 
     parameter: Any
     size: int | None
-
-    @property
-    def is_map(self) -> bool:
-        """Whether it is a `MapParameter`, which has a row for each id that was looked up."""
-        return self.parameter is not None and self.size is None
 
 
 def network_parameters(network: nn.Cell) -> list[Any]:
@@ -156,7 +152,7 @@ class RowSampler:
 
     def _gather(self, table: EmbeddingTable, rows: Array) -> Array:
         parameter = table.parameter
-        if table.is_map:
+        if table.size is None:
             keys = Tensor(rows, parameter.key_tensor.dtype)
             return np.array(as_array(parameter.get(keys, False), parameter.name), np.float32)
         if is_on_cpu():

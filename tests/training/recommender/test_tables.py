@@ -126,7 +126,8 @@ def test_rows_of_a_map_are_those_of_the_first_ids_and_a_device_without_lookup_is
     )
     troubles = Troubles()
     found = find_tables(["map"], [table], troubles)
-    assert found["map"].is_map
+    assert found["map"].parameter is not None
+    assert found["map"].size is None
     sampler = RowSampler(found, 3, troubles)
     assert sampler.open_tables == ["map"]
     sampler.choose("map", np.array([[9, 5], [5, -1]]))
