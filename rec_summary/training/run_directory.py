@@ -30,14 +30,9 @@ from rec_summary.records.files import FILE_MODE, make_directory, read_plain, wri
 from rec_summary.records.format.names import Kind, this_host
 from rec_summary.records.liveness import open_record_files, writer_is_alive
 from rec_summary.records.locks import file_lock
+from rec_summary.records.reading import runs
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import find_record, sound_records
-from rec_summary.records.reading.runs import (
-    RecordFile,
-    directories_below,
-    list_directory,
-    list_files,
-)
 from rec_summary.records.reading.totals import Totals
 from rec_summary.records.writing.segment import is_open_here
 
@@ -181,7 +176,7 @@ def _trainings(named: str) -> Iterator[str]:
             break
         yield f"{named}-{number}"
     with contextlib.suppress(OSError):
-        yield from directories_below(list_directory(named))
+        yield from runs.directories_below(runs.list_directory(named))
 
 
 def last_step(directory: str, rank: int) -> int:
@@ -191,7 +186,7 @@ def last_step(directory: str, rank: int) -> int:
     evaluation by another process may be behind the training that it was of, which goes on.
     """
     evaluated = 0
-    files = (file for file in list_files(directory) if file.name.kind is Kind.SUMMARY)
+    files = (file for file in runs.list_files(directory) if file.name.kind is Kind.SUMMARY)
     for file in reversed([file for file in files if file.name.rank == rank]):
         with contextlib.suppress(OSError):
             trained, step = _last_steps_of(file)
@@ -204,7 +199,7 @@ def last_step(directory: str, rank: int) -> int:
 def totals_before(directory: str, rank: int) -> Totals:
     """Returns the examples that a rank had seen by step, as the end of its last lineage states."""
     totals = Totals()
-    files = (file for file in list_files(directory) if file.name.kind is Kind.LINEAGE)
+    files = (file for file in runs.list_files(directory) if file.name.kind is Kind.LINEAGE)
     for file in reversed([file for file in files if file.name.rank == rank]):
         for payload in _end_of(file, _TAILS[0]):
             with contextlib.suppress(DecodeError, UnicodeDecodeError):
@@ -216,7 +211,7 @@ def totals_before(directory: str, rank: int) -> Totals:
     return totals
 
 
-def _end_of(file: RecordFile, nbytes: int) -> list[bytes]:
+def _end_of(file: runs.RecordFile, nbytes: int) -> list[bytes]:
     """Returns the sound records among the last bytes of a file, which may be large and torn."""
     start = max(file.nbytes - nbytes, 0)
     offset = find_record(file.path, start) if start else 0
@@ -226,7 +221,7 @@ def _end_of(file: RecordFile, nbytes: int) -> list[bytes]:
         return [payload for _, payload in sound_records(reader)]
 
 
-def _last_steps_of(file: RecordFile) -> tuple[int, int]:
+def _last_steps_of(file: runs.RecordFile) -> tuple[int, int]:
     """Returns the last step of a file, and of evaluations behind it.
 
     The steps are those of scalars and histograms; 0 if there are none.
@@ -261,14 +256,10 @@ def announce_superseded(directory: str, step: int, before: int) -> None:
         before: The last step that was recorded there before it.
     """
     logger.warning(
-        "SummaryCollector: this training begins at step %d, and %s has records up to step %d: "
-        "those from step %d on are superseded. If the training continues from a checkpoint of a "
-        "later step N, use online_train(..., initial_step=N), or train(..., initial_epoch=...); to "
-        "keep these records, use SummaryCollector(..., run_directory='new')",
-        step,
-        directory,
-        before,
-        step,
+        f"SummaryCollector: this training begins at step {step}, and {directory} has records up to "
+        f"step {before}: those from step {step} on are superseded. If the training continues from "
+        "a checkpoint of a later step N, use online_train(..., initial_step=N), or train(..., "
+        "initial_epoch=...); to keep these records, use SummaryCollector(..., run_directory='new')"
     )
 
 
@@ -305,21 +296,15 @@ def announce(named: str, choice: Choice, rank: int) -> None:
     )
     if changes and path != named:
         logger.warning(
-            "SummaryCollector: %s holds the records of another training (%s): this training is "
-            "recorded in %s. If it continues the other one, use "
-            "SummaryCollector(..., run_directory='same')",
-            named,
-            changes,
-            path,
+            f"SummaryCollector: {named} holds the records of another training ({changes}): this "
+            f"training is recorded in {path}. If it continues the other one, use "
+            "SummaryCollector(..., run_directory='same')"
         )
     elif changes:
         state = "goes on, as you said that it is a restart" if choice.resumes else "begins again"
         logger.warning(
-            "SummaryCollector: this training continues the one in %s with other settings (%s); "
-            "the state of recommender metrics %s",
-            path,
-            changes,
-            state,
+            f"SummaryCollector: this training continues the one in {path} with other settings "
+            f"({changes}); the state of recommender metrics {state}"
         )
     text = f"SummaryCollector: records are in {path}; "
     if choice.continues and not (changes and path == named):
@@ -394,17 +379,15 @@ def _sibling(named: str, rank: int, who: Participant) -> str:
 def _below(named: str, rank: int, who: Participant) -> str:
     """Returns a directory below: one that another rank of this training has made, or the next."""
     if who.rank_size > 1:
-        for path in reversed(directories_below(list_directory(named))):
+        for path in reversed(runs.directories_below(runs.list_directory(named))):
             stored = _stored(path)
             if rank not in stored and any(
                 _is_joinable(path, other, participant, who) for other, participant in stored.items()
             ):
                 return path
-    first = path = os.path.join(named, time.strftime("%Y-%m-%d_%H-%M-%S"))
-    number = 1
-    while os.path.lexists(path):
-        number += 1
-        path = f"{first}-{number}"
+    first = os.path.join(named, time.strftime("%Y-%m-%d_%H-%M-%S"))
+    paths = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
+    path = next(path for path in paths if not os.path.lexists(path))
     make_directory(path)
     return path
 
@@ -444,7 +427,7 @@ def _has_recorded(directory: str, rank: int) -> bool:
     if not (rank in stored if stored else _recorded(directory)):
         return False
     with contextlib.suppress(OSError):
-        return any(file.name.rank == rank for file in list_files(directory))
+        return any(file.name.rank == rank for file in runs.list_files(directory))
     return False
 
 
@@ -464,7 +447,7 @@ def _last_train_lineage(directory: str) -> TrainLineage:
     """Returns the last train lineage in a directory, as far as its files can be read."""
     last = TrainLineage()
     with contextlib.suppress(OSError):
-        for file in list_files(directory):
+        for file in runs.list_files(directory):
             if file.name.kind is not Kind.LINEAGE:
                 continue
             damage = contextlib.suppress(OSError, RecordError, DecodeError)

@@ -281,10 +281,8 @@ class SummaryCollector(Callback):
         if interrupted is not None:
             self._log_interrupted(interrupted)
         if failures := self._troubles.failures:
-            logger.warning(
-                "SummaryCollector: problems while recording: %s",
-                ", ".join(f"{kind} ({count})" for kind, count in failures.items()),
-            )
+            problems = ", ".join(f"{kind} ({count})" for kind, count in failures.items())
+            logger.warning("SummaryCollector: problems while recording: %s", problems)
 
     @_guarded
     def on_train_begin(self, run_context: Any) -> None:
@@ -306,13 +304,9 @@ class SummaryCollector(Callback):
         if options.control:
             run.use(options, self._control.in_force())
         if self._recommender is not None:
+            directory = choice.path if choice.other is None else None
             with self._troubles.attempt("recommender metrics"):
-                self._recommender.begin(
-                    view,
-                    environment,
-                    choice.path if choice.other is None else None,
-                    resume=choice.resumes,
-                )
+                self._recommender.begin(view, environment, directory, resume=choice.resumes)
         if self._options.custom_lineage:
             with self._troubles.attempt("custom lineage"):
                 self._write_lineage(custom_lineage(self._options.custom_lineage))
@@ -566,11 +560,10 @@ class SummaryCollector(Callback):
 
     def _log_interrupted(self, reason: str) -> None:
         # MindSpore turns Ctrl-C into SIGTERM.
+        reason = "SIGTERM or Ctrl-C" if reason == "SIGTERM" else reason
         logger.warning(
-            "SummaryCollector: training was interrupted (%s); step %d is the last one in %s",
-            "SIGTERM or Ctrl-C" if reason == "SIGTERM" else reason,
-            self._progress.step,
-            self.summary_dir,
+            f"SummaryCollector: training was interrupted ({reason}); step {self._progress.step} is "
+            f"the last one in {self.summary_dir}"
         )
 
     def _record_health(self) -> None:

@@ -16,12 +16,7 @@ from mindspore import Tensor, nn
 from rec_summary.checks import valid_unicode
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.options import CollectorOptions
-from rec_summary.training.lineage.lineage import (
-    DatasetInfo,
-    backbone,
-    loss_function,
-    operations,
-)
+from rec_summary.training.lineage import lineage
 from rec_summary.training.step_view import StepView
 
 _RECOMMENDER: Final = (
@@ -32,7 +27,7 @@ _LONGEST: Final = 200
 
 def training_settings(
     view: StepView,
-    data: DatasetInfo,
+    data: lineage.DatasetInfo,
     optimizers: Sequence[Any],
     options: CollectorOptions,
     troubles: Troubles,
@@ -49,7 +44,7 @@ def training_settings(
     """
     settings = network_settings(view, troubles)
     with troubles.attempt("settings of the loss"):
-        loss = loss_function(view)
+        loss = lineage.loss_function(view)
         if loss is not None:
             settings["loss_function"] = type(loss).__name__
     with troubles.attempt("settings of the optimizer"):
@@ -63,8 +58,8 @@ def training_settings(
             settings["batch_size"] = str(data.batch_size)
         dataset = view.get("train_dataset")
         if dataset is not None:
-            names = (type(step).__name__.removesuffix("Dataset") for step in operations(dataset))
-            settings["train_dataset"] = " of ".join(names)
+            kinds = (type(step).__name__ for step in lineage.operations(dataset))
+            settings["train_dataset"] = " of ".join(kind.removesuffix("Dataset") for kind in kinds)
     settings |= {f"custom.{name}": _text(value) for name, value in options.custom_lineage.items()}
     recommender = options.recommender
     if recommender is not None:
@@ -84,7 +79,7 @@ def network_settings(view: StepView, troubles: Troubles) -> dict[str, str]:
     """
     settings: dict[str, str] = {}
     with troubles.attempt("settings of the network"):
-        network = backbone(view)
+        network = lineage.backbone(view)
         if network is not None:
             settings["network"] = type(network).__name__
             settings["parameters"] = _parameters(network)

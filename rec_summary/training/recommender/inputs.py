@@ -174,6 +174,10 @@ class Roles:
             raise ValueError(three_part(role, shape, f"a column {columns}"))
         return array[..., column]
 
+    def lengths(self, role: str, steps: Steps) -> list[int]:
+        """Returns the length of each step's part of the array of a role."""
+        return steps.lengths[self.of[role][0]]
+
 
 class Reader:
     """Reads the inputs from callback arguments."""

@@ -16,16 +16,10 @@ from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.arrays import Array
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.record import LazyRecord
-from rec_summary.training.recommender import inputs
+from rec_summary.training.recommender import inputs, tables
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.counting.aggregator import Aggregator, ReportRequest
 from rec_summary.training.recommender.inputs import Reader, Roles, StepInputs, column_names
-from rec_summary.training.recommender.tables import (
-    RowSampler,
-    find_tables,
-    layer_weights,
-    network_parameters,
-)
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import is_on_cpu
@@ -61,7 +55,7 @@ class RecommenderTelemetry:
         self._roles = Roles(options)
         self._aggregator: Aggregator | None = None
         self._reader: Reader | None = None
-        self._sampler: RowSampler | None = None
+        self._sampler: tables.RowSampler | None = None
         self._batches: list[StepInputs] = []
         self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
@@ -85,14 +79,14 @@ class RecommenderTelemetry:
             resume: Whether the state in the directory is of this training.
         """
         network = view.network
-        parameters = network_parameters(network) if network is not None else []
+        parameters = tables.network_parameters(network) if network is not None else []
         if self._aggregator is None:
-            not_tables = layer_weights(network) if network is not None else set()
-            tables = find_tables(self._options.ids, parameters, self._troubles, not_tables)
-            self._sampler = RowSampler(tables, self._options.sampled_rows, self._troubles)
+            not_tables = tables.layer_weights(network) if network is not None else set()
+            found = tables.find_tables(self._options.ids, parameters, self._troubles, not_tables)
+            self._sampler = tables.RowSampler(found, self._options.sampled_rows, self._troubles)
             self._aggregator = Aggregator(
                 self._options,
-                {name: table.size for name, table in tables.items()},
+                {name: table.size for name, table in found.items()},
                 directory,
                 environment.rank,
                 environment.rank_size,

@@ -21,15 +21,8 @@ from rec_summary.metrics.tables.row_norms import RowNorms
 from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.metrics.throughput import LAG_BOUNDS, Throughput
 from rec_summary.records.failures import Attempt, Troubles
-from rec_summary.training.recommender import inputs
+from rec_summary.training.recommender import config, inputs
 from rec_summary.training.recommender.columns import Feature, columns_of
-from rec_summary.training.recommender.config import (
-    LABEL_AGE,
-    OWN_COLUMNS,
-    RecommenderMetrics,
-    slices_of,
-    tasks_of,
-)
 from rec_summary.training.recommender.counting.meters import (
     ROWS,
     DriftMeter,
@@ -62,7 +55,7 @@ class RankMetrics:
 
     def __init__(
         self,
-        options: RecommenderMetrics,
+        options: config.RecommenderMetrics,
         sizes: Mapping[str, int | None],
         troubles: Troubles,
     ) -> None:
@@ -80,9 +73,9 @@ class RankMetrics:
         self.examples = 0
         self._tasks = {
             name: TaskMetrics(name, task, options, self._roles, troubles)
-            for name, task in tasks_of(options).items()
+            for name, task in config.tasks_of(options).items()
         }
-        self._slices = slices_of(options)
+        self._slices = config.slices_of(options)
         self._seen = {name: SeenCounts() for name, slice_ in self._slices.items() if slice_.new}
         # Features have a drift of their own; that of the unnamed task has them as well.
         names = dict.fromkeys(["", *self._tasks])
@@ -96,7 +89,8 @@ class RankMetrics:
     def settings(self) -> str:
         """The settings of the states as text. States merge only if it is equal."""
         options = self._options
-        has_users = any(task.users is not None for task in tasks_of(options).values())
+        tasks = config.tasks_of(options).values()
+        has_users = any(task.users is not None for task in tasks)
         parts: dict[str, Any] = {
             "task": options.task,
             "logits": options.logits,
@@ -112,9 +106,7 @@ class RankMetrics:
         }
         if self._slices:
             parts["slices"] = {name: slice_.settings for name, slice_ in self._slices.items()}
-        if any(
-            task.lists is not None or task.kind in tags.AT_K for task in tasks_of(options).values()
-        ):
+        if any(task.lists is not None or task.kind in tags.AT_K for task in tasks):
             parts.update(k=options.k, list_rows=options.user_cells)
         if options.precisions:
             parts["precisions"] = options.precisions
@@ -153,8 +145,8 @@ class RankMetrics:
             with self._troubles.attempt(f"recommender metrics: table {name}"):
                 ids = self._roles.column(inputs.IDS + name, steps.arrays)
                 if ids is not None:
-                    place, _ = self._roles.of[inputs.IDS + name]
-                    table.add(ids, ids[-steps.lengths[place][-1] :])
+                    last = self._roles.lengths(inputs.IDS + name, steps)[-1]
+                    table.add(ids, ids[-last:])
         if self._options.throughput:
             with self._troubles.attempt("recommender metrics: throughput"):
                 self._count_steps(steps)
@@ -181,7 +173,7 @@ class RankMetrics:
         for task, drift in reversed(self._drifts.items()):  # the unnamed one takes the rest
             names = dict(zip(rest, rest, strict=True))
             if task:
-                names = {f"{task}/{name}": name for name in OWN_COLUMNS}
+                names = {f"{task}/{name}": name for name in config.OWN_COLUMNS}
             drift.set_reference({own: rest.pop(n) for n, own in names.items() if n in rest})
 
     def snapshot_rows(self, table: str, rows: Array, values: Array) -> None:
@@ -306,9 +298,9 @@ class RankMetrics:
         for name, options in self._slices.items():
             with self._troubles.attempt(f"recommender metrics: slice {name}"):
                 values = self._roles.column(inputs.SLICES + name, steps.arrays)
-                if values is not None and name == LABEL_AGE:
-                    place, _ = self._roles.of[inputs.LABEL_TIMES]
-                    now = np.repeat([batch.now for batch in steps.batches], steps.lengths[place])
+                if values is not None and name == config.LABEL_AGE:
+                    lengths = self._roles.lengths(inputs.LABEL_TIMES, steps)
+                    now = np.repeat([batch.now for batch in steps.batches], lengths)
                     values = now - values.astype(np.float64).reshape(-1)
                 if values is not None:
                     slicings[name] = slicing(options, values, self._seen.get(name))
@@ -325,8 +317,7 @@ class RankMetrics:
         )
         times = self._times(inputs.EVENT_TIMES, steps)
         if times is not None:
-            place, _ = self._roles.of[inputs.EVENT_TIMES]
-            ends = np.cumsum(steps.lengths[place])[:-1]
+            ends = np.cumsum(self._roles.lengths(inputs.EVENT_TIMES, steps))[:-1]
             for part, batch in zip(np.split(times, ends), steps.batches, strict=True):
                 self._steps[tags.THROUGHPUT].add_events(part, batch.now)
 

@@ -176,9 +176,8 @@ class TaskMetrics:
         if self._task.kind in _OF_MATRICES:
             columns[inputs.PREDICTIONS] = self._matrix(steps.arrays)
         if self._task.labels is None:  # of a retrieval: the own item of each row of a batch
-            place, _ = self._roles.of[role_of(self._name, inputs.PREDICTIONS)]
-            rows = [np.arange(size) for size in steps.lengths[place]]
-            columns[inputs.LABELS] = np.concatenate(rows)
+            sizes = self._roles.lengths(role_of(self._name, inputs.PREDICTIONS), steps)
+            columns[inputs.LABELS] = np.concatenate([np.arange(size) for size in sizes])
         return columns
 
     def _labelled(self, examples: Examples, chosen: Array | None) -> Examples:
@@ -331,9 +330,9 @@ class TaskMetrics:
     def _check_nan(self, steps: Steps, chosen: Array | None) -> None:
         """Looks whether all predictions of the task in the last step are NaN."""
         role = role_of(self._name, inputs.PREDICTIONS)
-        values, (place, _) = self._roles.column(role, steps.arrays), self._roles.of[role]
+        values = self._roles.column(role, steps.arrays)
         assert values is not None
-        last = values[-steps.lengths[place][-1] :]
+        last = values[-self._roles.lengths(role, steps)[-1] :]
         if self._task.kind not in _OF_MATRICES:
             last = last.reshape(-1)
         if chosen is not None:
