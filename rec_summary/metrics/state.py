@@ -12,6 +12,7 @@ gets the same numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -142,6 +143,31 @@ class State:
             setattr(self, name, type(getattr(self, name)).from_arrays(part))
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Examples of a batch, or rows of a sample: columns of one length.
+
+    The fields of a subclass are the columns, each of shape (examples,). All but the first one may
+    be None, where no example has a value.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(vars(self).values())
+
+    @property
+    def size(self) -> int:
+        """The number of examples."""
+        return len(next(iter(self)))
+
+    def cut(self, at: Any) -> Self:
+        """Returns some of the examples: a slice, or their places."""
+        return type(self)(*(None if column is None else column[at] for column in self))
+
+    def copy(self) -> Self:
+        """Returns an independent copy."""
+        return type(self)(*(None if column is None else column.copy() for column in self))
+
+
 class ColumnBatch(NamedTuple):
     """A batch for states that prepare nothing: the positional arguments of their ``update``.
 
@@ -226,9 +252,8 @@ def restore(kind: str, arrays: Arrays) -> State:
     """
     depth = max((name.count(".") for name in arrays), default=0)
     if depth > _DEEPEST:  # it would recurse as deep
-        raise ValueError(
-            three_part("The depth of the parts of a state", depth, f"at most {_DEEPEST}")
-        )
+        what = "The depth of the parts of a state"
+        raise ValueError(three_part(what, depth, f"at most {_DEEPEST}"))
     if kind not in _kinds:
         expected = "a kind that this version of rec_summary records"
         raise ValueError(three_part("The kind of a state", kind, expected))

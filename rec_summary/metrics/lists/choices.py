@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import column, refusals
-from rec_summary.metrics.state import MOST_WEIGHT, Scalable, Stored, on_weight_grid
+from rec_summary.metrics.state import MOST_WEIGHT, Batch, Scalable, Stored, on_weight_grid
 
 MOST_K = 1000
 """The highest rank that is counted; those beyond it are counted together."""
@@ -35,8 +36,9 @@ _EPSILON = 1e-7  # as in LogLoss
 _TOLERANCE = 0.02  # of the sum of probabilities, which float16 and bfloat16 round
 
 
-class ChoiceBatch(NamedTuple):
-    """A batch for `ChoiceQuality.count`; each array has shape (examples,).
+@dataclass(frozen=True)
+class ChoiceBatch(Batch):
+    """A batch for `ChoiceQuality.count`.
 
     Attributes:
         ranks: The rank of the true candidate, from 1; up to ``MOST_K + 1``; 0 if it is refused.
@@ -49,16 +51,6 @@ class ChoiceBatch(NamedTuple):
     losses: Floats
     candidates: Integers
     weights: Floats
-
-    @property
-    def size(self) -> int:
-        """The number of examples."""
-        return len(self.ranks)
-
-    def cut(self, at: Any) -> ChoiceBatch:
-        """Returns some of the examples: a slice, or their places."""
-        ranks, losses, candidates, weights = self
-        return ChoiceBatch(ranks[at], losses[at], candidates[at], weights[at])
 
 
 class TopChoices(NamedTuple):

@@ -10,6 +10,7 @@ The metrics of these lists are in `list_quality`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from rec_summary.metrics.lists.choices import check_places
 from rec_summary.metrics.quality.clicks import column, integer_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import starts_of
-from rec_summary.metrics.state import Stored, to_array
+from rec_summary.metrics.state import Batch, Stored, to_array
 
 _ALL = 1 << 64  # a limit above every hash
 _LARGEST = 1e150  # of a score and of a label
@@ -31,8 +32,9 @@ _COLUMNS = ("scores", "labels")
 _NUMBERS = ("rows", "per_list", "seed", "refused")
 
 
-class ListRows(NamedTuple):
-    """Examples of lists; every array has shape (rows,).
+@dataclass(frozen=True)
+class ListRows(Batch):
+    """Examples of lists.
 
     Attributes:
         lists: The hash of the list's id.
@@ -45,15 +47,6 @@ class ListRows(NamedTuple):
     scores: Floats
     labels: Floats
     counts: Floats
-
-    @property
-    def size(self) -> int:
-        """The number of rows."""
-        return len(self.lists)
-
-    def cut(self, at: slice | Array) -> ListRows:
-        """Returns some of the rows."""
-        return ListRows(self.lists[at], self.scores[at], self.labels[at], self.counts[at])
 
 
 class SampledLists(NamedTuple):
@@ -168,10 +161,7 @@ class RankedLists(HashSample):
             **{name: to_array(getattr(self, name)) for name in _NUMBERS},
             "at": self.at.copy(),
             "limit": np.array(self._limit % _ALL, np.uint64),
-            "lists": self._sample.lists.copy(),
-            "scores": self._sample.scores.copy(),
-            "labels": self._sample.labels.copy(),
-            "counts": self._sample.counts.copy(),
+            **vars(self._sample.copy()),
         }
 
     @classmethod
@@ -198,10 +188,10 @@ class RankedLists(HashSample):
         """
         if not self._pending:
             return
-        rows = ListRows(*map(np.concatenate, zip(*self._taken(), strict=True)))
+        rows = self._taken()
         rows = rows.cut(np.lexsort((-rows.labels, -rows.scores, rows.lists)))
         starts = starts_of(rows.lists, rows.scores, rows.labels)
-        rows = rows.cut(starts)._replace(counts=np.add.reduceat(rows.counts, starts))
+        rows = replace(rows.cut(starts), counts=np.add.reduceat(rows.counts, starts))
         first = starts_of(rows.lists)
         sizes = np.diff(np.append(first, rows.size))
         long = (sizes > self.per_list) | (rows.scores[first] == _TOO_LONG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from rec_summary.arrays import Array, Flags, Floats
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.clicks import Clicks, clean
-from rec_summary.metrics.quality.log_loss import LogLoss, LossSums, loss_sums
+from rec_summary.metrics.quality.log_loss import LogLoss, loss_sums
+from rec_summary.metrics.quality.score_cells import Keys
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
-from rec_summary.metrics.state import Scalable, Stored
+from rec_summary.metrics.state import Batch, Scalable, Stored
 
 _CELLS: Final = 2  # of the order, for each bin
 _RATE: Final = "negative_rate"
@@ -27,33 +29,27 @@ class QualitySums(NamedTuple):
         order: The scores with their keys.
     """
 
-    loss: LossSums
+    loss: tuple[int, ...]
     order: OrderBatch
 
 
-class QualityBatch(NamedTuple):
+@dataclass(frozen=True)
+class QualityBatch(Batch):
     """Examples of which `ClickQuality.count` counts parts.
 
     Attributes:
         losses: The weighted log loss of each example.
         scores: The weighted score of each example.
         labels: Whether there was a click.
-        order: The scores with their keys.
+        marks: The scores with their keys, as in `OrderBatch`.
+        weights: The weights; None if each is 1.
     """
 
     losses: Floats
     scores: Floats
     labels: Flags
-    order: OrderBatch
-
-    @property
-    def size(self) -> int:
-        """The number of examples."""
-        return len(self.labels)
-
-    def cut(self, at: Any) -> QualityBatch:
-        """Returns some of the examples: a slice, or their places."""
-        return QualityBatch(self.losses[at], self.scores[at], self.labels[at], self.order.cut(at))
+    marks: Keys
+    weights: Floats | None
 
     def split(self, starts: Sequence[int]) -> list[QualitySums]:
         """Returns the sums over parts of the examples, all of them added up at once.
@@ -61,9 +57,9 @@ class QualityBatch(NamedTuple):
         Args:
             starts: Where each part begins, the first one at 0; none is empty.
         """
-        sums = loss_sums(self.losses, self.scores, self.labels, self.order.weights, starts)
-        ends = [*starts[1:], self.size]
-        orders = (self.order.cut(slice(*part)) for part in zip(starts, ends, strict=True))
+        sums = loss_sums(self.losses, self.scores, self.labels, self.weights, starts)
+        order, ends = OrderBatch(self.marks, self.weights), [*starts[1:], self.size]
+        orders = (order.cut(slice(*part)) for part in zip(starts, ends, strict=True))
         return list(map(QualitySums, sums, orders))
 
 
@@ -119,7 +115,7 @@ class ClickQuality(Scalable):
         Args:
             batch: One example or more, none of them refused.
         """
-        return QualityBatch(*self.loss.terms(batch), batch.labels, self.order.prepare(batch))
+        return QualityBatch(*self.loss.terms(batch), batch.labels, *self.order.prepare(batch))
 
     def count(self, part: QualitySums) -> None:
         """Counts a part of a prepared batch."""

@@ -16,8 +16,8 @@ alone.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -35,11 +35,10 @@ from rec_summary.metrics.quality.score_cells import (
     joints_of,
     keys_of,
     levels_of,
-    row_sums,
     starts_of,
     widths_of,
 )
-from rec_summary.metrics.state import Stored, to_array
+from rec_summary.metrics.state import Batch, Stored, to_array
 
 _SHIFT = np.uint64(10)  # of a hash
 _ALL = 1 << 54  # a limit above every hash
@@ -72,27 +71,27 @@ class GroupedAuc:
     cell_error_bound: float
 
 
-class UserBatch(NamedTuple):
+@dataclass(frozen=True)
+class UserBatch(Batch):
     """A batch for `UserScores.count`; also cells of users.
 
     Attributes:
-        users: The hash of the user, shape (examples,).
-        codes: The cell of the score, shape (examples,).
-        weights: The weights of non-clicks and of clicks, shape (2, examples).
+        users: The hash of the user.
+        codes: The cell of the score.
+        negatives: The weight of non-clicks.
+        positives: The weight of clicks.
     """
 
     users: Hashes
     codes: Codes
-    weights: Floats
+    negatives: Floats
+    positives: Floats
 
-    @property
-    def size(self) -> int:
-        """The number of examples."""
-        return len(self.users)
-
-    def cut(self, at: slice | Array) -> UserBatch:
-        """Returns some of the examples."""
-        return UserBatch(self.users[at], self.codes[at], self.weights[:, at])
+    def merged(self) -> UserBatch:
+        """Returns sorted cells, of which equal ones become one."""
+        starts = starts_of(self.users, self.codes)
+        sums = (np.add.reduceat(row, starts) for row in (self.negatives, self.positives))
+        return UserBatch(self.users[starts], self.codes[starts], *sums)
 
 
 class UserScores(HashSample):
@@ -128,7 +127,7 @@ class UserScores(HashSample):
         self.seed = check_int("seed", seed, 0, LARGEST)
         self.refused = np.zeros(len(REASONS), np.int64)
         # By rising user and code, which are all different.
-        none = UserBatch(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros((2, 0)))
+        none = UserBatch(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0))
         self._begin(self.cells, _ALL, none)
 
     def update(self, users: Any, scores: Any, labels: Any, weights: Any = None) -> None:
@@ -161,12 +160,10 @@ class UserScores(HashSample):
         """
         ids = integer_ids("users", users, batch.size)
         ids = ids if batch.kept is None else ids[batch.kept]
-        weights = np.zeros((2, len(ids)))
-        weights[batch.labels.astype(np.intp), np.arange(len(ids))] = (
-            1.0 if batch.weights is None else batch.weights
-        )
+        weights = np.ones(len(ids)) if batch.weights is None else batch.weights
+        clicks = weights * batch.labels
         codes = keys_of(batch.exact) << ONE | ONE
-        return UserBatch(mix_ids(ids, self.seed) >> _SHIFT, codes, weights)
+        return UserBatch(mix_ids(ids, self.seed) >> _SHIFT, codes, weights - clicks, clicks)
 
     def _compact(self) -> None:
         """Sorts the pending examples into the cells and drops the users that do not fit.
@@ -177,29 +174,24 @@ class UserScores(HashSample):
         """
         if not self._pending:
             return
-        parts = self._taken()
-        users = np.concatenate([part.users for part in parts])
-        codes = np.concatenate([part.codes for part in parts])
+        rows = self._taken()
         # As np.lexsort, in a third of the time: equal cells may come in any order.
-        order = np.argsort(codes)
-        order = order[np.argsort(users[order], kind="stable")]
-        users, codes = users[order], codes[order]
-        rows = [np.concatenate([part.weights[row] for part in parts]) for row in range(2)]
-        weights = np.stack([row[order] for row in rows])
-        levels = levels_of(codes)
+        order = np.argsort(rows.codes)
+        rows = rows.cut(order[np.argsort(rows.users[order], kind="stable")])
+        levels = levels_of(rows.codes)
         if levels.any():
             # Cells that were merged may have other levels than the user's.
-            first = starts_of(users)
+            first = starts_of(rows.users)
             highest = np.maximum.reduceat(levels, first)
-            codes = around(codes, np.repeat(highest, np.diff(first, append=len(users))))
-        starts = starts_of(users, codes)
-        self._sample = UserBatch(users[starts], codes[starts], row_sums(weights, starts))
+            levels = np.repeat(highest, np.diff(first, append=rows.size))
+            rows = replace(rows, codes=around(rows.codes, levels))
+        self._sample = rows.merged()
         self._lower(self._limit)
         self._enlarge()
 
     def _enlarge(self) -> None:
         """Gives larger cells to users with too many, and drops users if all cells are too many."""
-        users, codes, weights = self._sample
+        users, codes, *_ = self._sample
         first = starts_of(users)
         sizes = np.diff(first, append=len(users))
         crowded = np.flatnonzero(sizes > self.per_user)
@@ -210,9 +202,8 @@ class UserScores(HashSample):
             level = np.partition(joints, size - 1 - self.per_user)[size - 1 - self.per_user]
             codes[own] = around(codes[own], np.full(size, level))
         if len(crowded):
-            starts = starts_of(users, codes)
-            self._sample = UserBatch(users[starts], codes[starts], row_sums(weights, starts))
-            users, codes, _ = self._sample
+            self._sample = self._sample.merged()
+            users, codes, *_ = self._sample
             first = starts_of(users)
         sizes[levels_of(codes[first]) > 0] = self.per_user
         beyond = np.flatnonzero(np.cumsum(sizes) > self.cells)
@@ -231,10 +222,7 @@ class UserScores(HashSample):
             **{name: to_array(getattr(self, name)) for name in self._settings},
             "limit": to_array(self._limit),
             "refused": self.refused.copy(),
-            "users": self._sample.users.copy(),
-            "codes": self._sample.codes.copy(),
-            "negatives": self._sample.weights[0].copy(),
-            "positives": self._sample.weights[1].copy(),
+            **vars(self._sample.copy()),
         }
 
     @classmethod
@@ -250,8 +238,8 @@ class UserScores(HashSample):
         if not (rising.all() and known.all()) or state._below(users) < len(users):
             expected = "rising users below the limit, each with rising codes of cells"
             raise ValueError(three_part("users", users, expected))
-        weights = [arrays.sums(name, np.float64, users.shape) for name in _WEIGHTS]
-        state._pending = [UserBatch(users, codes, np.stack(weights))]
+        weights = (arrays.sums(name, np.float64, users.shape) for name in _WEIGHTS)
+        state._pending = [UserBatch(users, codes, *weights)]
         return state
 
 
@@ -263,7 +251,7 @@ def _mean_auc(sample: UserBatch, rate: float, *, by_user: bool) -> GroupedAuc:
         rate: The share of the id space that is sampled.
         by_user: As in `UserScores.gauc`.
     """
-    users, codes, (negatives, positives) = sample
+    users, codes, negatives, positives = sample
     starts = starts_of(users)
     nothing = GroupedAuc(math.nan, 0, len(starts), rate, math.nan, math.nan, math.nan)
     if not len(starts):

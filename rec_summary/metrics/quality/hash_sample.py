@@ -20,8 +20,7 @@ from rec_summary.metrics.state import State
 class HashSample(State, is_base=True):
     """A sample of rows; a subclass brings them together in `_compact`.
 
-    Rows are a named tuple of arrays, the first of which has the hash of the group of each row. The
-    last axis of all of them is that of the rows. Its `cut` returns some of the rows.
+    Rows are a `Batch`, the first column of which has the hash of the group of each row.
     """
 
     def _begin(self, most: int, above: int, rows: Any) -> None:
@@ -46,7 +45,8 @@ class HashSample(State, is_base=True):
     def count(self, batch: Any) -> None:
         """Counts prepared rows and keeps their arrays."""
         if self._limit < self._above:
-            batch = batch.cut(np.flatnonzero(batch[0] < np.uint64(self._limit)))
+            groups, *_ = batch
+            batch = batch.cut(np.flatnonzero(groups < np.uint64(self._limit)))
         self._pending.append(batch)
         self._waiting += batch.size
         if self._waiting >= self._most:
@@ -56,18 +56,19 @@ class HashSample(State, is_base=True):
         """Sorts the waiting rows into the sample, and drops the groups that do not fit."""
         raise NotImplementedError
 
-    def _taken(self) -> list[Any]:
-        """Returns the sample and the waiting rows, which wait no longer."""
-        parts = [self._sample, *self._pending]
+    def _taken(self) -> Any:
+        """Returns the rows of the sample, and behind them those that wait, which wait no longer."""
+        columns = zip(self._sample, *self._pending, strict=True)
         self._pending, self._waiting = [], 0
-        return parts
+        return type(self._sample)(*map(np.concatenate, columns))
 
     def _lower(self, limit: int) -> None:
         """Drops all groups whose hash is not below `limit`; waiting rows stay."""
         self._limit = min(limit, self._limit)
-        size = self._below(self._sample[0])
-        if size < self._sample.size:
-            self._sample = self._sample._make(column[..., :size].copy() for column in self._sample)
+        groups, *_ = self._sample
+        size = self._below(groups)
+        if size < len(groups):
+            self._sample = self._sample.cut(slice(size)).copy()
 
     def _below(self, hashes: Hashes) -> int:
         """Returns how many of the sorted hashes are below the limit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,34 +18,14 @@ from rec_summary.metrics.state import Scalable, Stored
 _OF_ONES: Final = {"squares.units": "weights.units", "click_squares.units": "clicks.units"}
 
 
-class LossSums(NamedTuple):
-    """Sums over examples, in units of 2**-1074.
-
-    Attributes:
-        losses: The sum of the losses.
-        weights: The sum of the weights.
-        clicks: The sum of the weights of clicks.
-        scores: The sum of the weighted scores.
-        squares: The sum of the squared weights.
-        click_squares: The sum of the squared weights of clicks.
-    """
-
-    losses: int
-    weights: int
-    clicks: int
-    scores: int
-    squares: int
-    click_squares: int
-
-
 def loss_sums(
     losses: Floats,
     scores: Floats,
     labels: Flags,
     weights: Floats | None,
     starts: Sequence[int] = (0,),
-) -> list[LossSums]:
-    """Returns the sums of each part.
+) -> list[tuple[int, ...]]:
+    """Returns the sums of each part for `LogLoss.add`, in units of 2**-1074.
 
     Args:
         losses: The weighted losses, (examples,), as of `LogLoss.terms`.
@@ -65,7 +45,7 @@ def loss_sums(
             for each in (weights, weights * weights)
         )
     sums = (units_of(losses, starts), *weighed, units_of(scores, starts), *squared)
-    return list(map(LossSums, *sums))
+    return list(zip(*sums, strict=True))
 
 
 class LogLoss(Scalable):
@@ -79,7 +59,7 @@ class LogLoss(Scalable):
 
     _settings = ("epsilon",)
     _sums = ("refused",)
-    _parts = ("_losses", "_weights", "_clicks", "_scores", "_squares", "_click_squares")
+    _parts = ("_losses", "_weights", "_clicks", "_scores", "_squares", "_click_squares")  # as sums
 
     def __init__(self, epsilon: float = 1e-7) -> None:
         """Starts empty.
@@ -128,14 +108,10 @@ class LogLoss(Scalable):
         losses *= batch.weights
         return losses, batch.scores * batch.weights
 
-    def add(self, sums: LossSums) -> None:
+    def add(self, sums: Sequence[int]) -> None:
         """Adds sums over examples, of a state with the same `epsilon`."""
-        self._losses.add_units(sums.losses)
-        self._weights.add_units(sums.weights)
-        self._clicks.add_units(sums.clicks)
-        self._scores.add_units(sums.scores)
-        self._squares.add_units(sums.squares)
-        self._click_squares.add_units(sums.click_squares)
+        for name, units in zip(self._parts, sums, strict=True):
+            getattr(self, name).add_units(units)
 
     @property
     def weight(self) -> float:
@@ -198,8 +174,8 @@ class LogLoss(Scalable):
     def scale(self, factor: float) -> None:
         """Multiplies the weight of every example by `factor`, above 0, in place."""
         super().scale(factor)
-        for squares in (self._squares, self._click_squares):
-            squares.scale(factor)  # a second time, because they are squares
+        self._squares.scale(factor)  # a second time, because they are squares
+        self._click_squares.scale(factor)
 
     def arrays(self) -> dict[str, Array]:
         """Returns the setting and the sums; of squared weights only if they are not all 1."""

@@ -17,6 +17,7 @@ within the bound.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ from rec_summary.metrics.quality.score_cells import (
     starts_of,
     widths_of,
 )
-from rec_summary.metrics.state import Scalable, Stored, on_weight_grid, to_array
+from rec_summary.metrics.state import Batch, Scalable, Stored, on_weight_grid, to_array
 
 _WEIGHTS = ("negatives", "positives")
 _MERGED = 8  # times `cells`: the number of cells of other states that are joined at once
@@ -52,8 +53,9 @@ _BATCH, _MOST, _FEW = 32, 1 << 15, 4
 _PARTS = 256  # of batches that wait to be sorted; each takes as much memory as dozens of examples
 
 
-class OrderBatch(NamedTuple):
-    """A batch for `ScoreOrder.count`; every array has shape (examples,).
+@dataclass(frozen=True)
+class OrderBatch(Batch):
+    """A batch for `ScoreOrder.count`.
 
     Attributes:
         marks: Twice the key of each score, plus 1 if there was a click.
@@ -62,16 +64,6 @@ class OrderBatch(NamedTuple):
 
     marks: Keys
     weights: Floats | None
-
-    def cut(self, at: Any) -> OrderBatch:
-        """Returns some of the examples: a slice, or their places."""
-        weights = None if self.weights is None else self.weights[at]
-        return OrderBatch(self.marks[at], weights)
-
-    def copy(self) -> OrderBatch:
-        """Returns an independent copy."""
-        weights = None if self.weights is None else self.weights.copy()
-        return OrderBatch(self.marks.copy(), weights)
 
     def as_cells(self) -> tuple[Codes, Floats]:
         """Returns the cell of each example, and its weights as a non-click and as a click."""
