@@ -55,9 +55,8 @@ class Distribution(State):
         bounds, known = np.array(edges, np.float64), np.array(categories, np.int64)
         check_int("buckets", buckets, 0, _MOST_BUCKETS)
         if (bounds.size > 0) == (buckets > 0) or buckets + known.size == 1:
-            raise ValueError(
-                three_part("edges, buckets", (bounds.size, buckets), "edges, or 2 buckets or more")
-            )
+            expected = "edges, or 2 buckets or more"
+            raise ValueError(three_part("edges, buckets", (bounds.size, buckets), expected))
         if bounds.ndim != 1 or not np.isfinite(bounds).all() or (np.diff(bounds) <= 0).any():
             raise ValueError(three_part("edges", edges, "finite ascending numbers"))
         if known.ndim != 1 or (known[1:] <= known[:-1]).any() or (known.size and bounds.size):

@@ -109,9 +109,8 @@ class LogHistogram(State):
         new._take_contents(arrays)
         least, largest = arrays.take("extremes", np.float64, (2,), finite=False).tolist()
         if not (least <= largest if new.count else (least, largest) == (math.inf, -math.inf)):
-            raise ValueError(
-                three_part("The array 'extremes' of a state", (least, largest), "the extremes")
-            )
+            what = "The array 'extremes' of a state"
+            raise ValueError(three_part(what, (least, largest), "the extremes"))
         new.least, new.largest = least, largest
         return new
 

@@ -364,8 +364,8 @@ class Decayed(Window[StateT]):
         start = position - position % self._bucket_size % self._step
         if start not in self._open:
             for ended in sorted(self._open):
-                gathered = self._open.pop(ended)
-                _scale(gathered, 2.0 ** (ended % self._bucket_size / self._bucket_size))
+                gathered: Any = self._open.pop(ended)
+                gathered.scale(2.0 ** (ended % self._bucket_size / self._bucket_size))
                 super()._target(ended)._add(gathered)
             self._open[start] = self._empty.copy()
         return self._open[start]
@@ -382,15 +382,11 @@ def _moved(states: Mapping[int, StateT], ahead: int, factor: float) -> dict[int,
     return {number + ahead: _scaled(state, factor) for number, state in states.items()}
 
 
-def _scaled(state: StateT, factor: float) -> StateT:
+def _scaled(state: Any, factor: float) -> Any:
+    """Returns a copy of a `Scalable` state, scaled."""
     copy = state.copy()
-    _scale(copy, factor)
+    copy.scale(factor)
     return copy
-
-
-def _scale(state: State, factor: float) -> None:
-    assert isinstance(state, Scalable)
-    state.scale(factor)
 
 
 def _to_arrays(prefix: str, states: Mapping[int, State]) -> dict[str, Array]:

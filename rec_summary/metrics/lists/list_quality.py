@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rec_summary.arrays import Array, Floats
-from rec_summary.metrics.lists.ranked_lists import SampledLists
+from rec_summary.metrics.lists.ranked_lists import ListRows, SampledLists
 from rec_summary.metrics.quality.score_cells import starts_of
 
 
@@ -86,18 +86,12 @@ def pairs_in_lists(sample: SampledLists) -> float:
     Of pairs with different labels, it is the share in which the example with the higher label has
     the higher score; pairs with equal scores count half. NaN without pairs.
     """
-    numbers = np.repeat(
-        np.arange(len(sample.starts)), np.diff(np.append(sample.starts, sample.rows.size))
-    )
-    rows = sample.rows
-    return _ordered_pairs(numbers, rows.scores, rows.labels, rows.counts)
+    return _ordered_pairs(sample.rows.lists, sample.rows)
 
 
 def pairs_of_all(sample: SampledLists) -> float:
     """Returns the same share of all pairs of the examples, of whichever list."""
-    rows = sample.rows
-    numbers = np.zeros(rows.size, np.intp)
-    return _ordered_pairs(numbers, rows.scores, rows.labels, rows.counts)
+    return _ordered_pairs(np.zeros(sample.rows.size, np.intp), sample.rows)
 
 
 class _Ties:
@@ -160,14 +154,15 @@ def _sums(lists: Array, values: Floats, size: int = 0) -> Floats:
     return np.bincount(lists, values, size).astype(np.float64)
 
 
-def _ordered_pairs(lists: Array, scores: Floats, labels: Floats, counts: Floats) -> float:
-    """Returns the share of pairs within each list; every array has shape (rows,).
+def _ordered_pairs(lists: Array, rows: ListRows) -> float:
+    """Returns the share of pairs within each of these lists, (rows,).
 
     Merge sort: by rising score, the pairs of a lower and an upper half are counted for halves of
     2, 4, 8 and more rows, all halves of a size at once.
     """
-    if not len(scores):
+    if not rows.size:
         return math.nan
+    _, scores, labels, counts = rows
     ranks = np.unique(labels, return_inverse=True)[1]
     total = _pairs_below(lists, ranks, counts)
     ties = np.lexsort((ranks, scores, lists))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from rec_summary.arrays import Array, Bytes, Integers
+from rec_summary.arrays import Array, Integers
 from rec_summary.checks import check_int
 from rec_summary.metrics.hashing import mix
 from rec_summary.metrics.state import State
@@ -43,9 +42,9 @@ class SeenCounts(State):
     def add(self, ids: Array) -> Integers:
         """Counts integers, (n,), and returns how often each was there before, up to 255."""
         unique, inverse, counts = np.unique(ids, return_inverse=True, return_counts=True)
-        places = np.stack([mix(unique, row) % np.uint64(self.width) for row in range(_DEPTH)])
-        places = places.astype(np.intp)
-        before = self._counts(places).min(axis=0)
+        hashes = np.stack([mix(unique, row) for row in range(_DEPTH)])
+        places = (hashes % np.uint64(self.width)).astype(np.intp)
+        before = np.take_along_axis(self._counters, places, 1).min(axis=0)
         after = np.minimum(before + counts, _MOST).astype(np.uint8)
         for row, cells in zip(self._counters, places, strict=True):
             np.maximum.at(row, cells, after)
@@ -60,9 +59,6 @@ class SeenCounts(State):
     def mistaken(self, count: int) -> float:
         """Returns the share of new ids that are taken for ids that were there `count` times."""
         return float(np.prod((self._counters >= count).mean(axis=1)))
-
-    def _counts(self, places: npt.NDArray[np.intp]) -> Bytes:
-        return np.stack([row[cells] for row, cells in zip(self._counters, places, strict=True)])
 
     def _add(self, other: SeenCounts) -> None:
         # Where the sum would be above 255, it is 255.
