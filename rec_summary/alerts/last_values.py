@@ -11,7 +11,7 @@ from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.rules import Rule
 from rec_summary.alerts.states import NewData, Transition
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import Columns, by_tag
+from rec_summary.series.batch import by_tag
 from rec_summary.series.options import Selection
 from rec_summary.series.overview.rows import shows_life
 
@@ -128,14 +128,10 @@ class LastValues:
                 )
             if news.state is not None and (entry.state is None or news.rank <= entry.rank):
                 entry.state, entry.rank = news.state, news.rank
-            self._add(entry, news.rank, news.scalars)
-
-    def _add(self, entry: LastOfRun, rank: int, scalars: Columns) -> None:
-        for tag, columns in by_tag(scalars):
-            if self._selection.tag(tag):
-                entry.values[rank, tag] = LastValue(
-                    float(columns.values[-1]), int(columns.steps[-1]), float(columns.wall_times[-1])
-                )
+            for tag, columns in by_tag(news.scalars):
+                if self._selection.tag(tag):
+                    step, wall_time, value = (column[-1].item() for column in columns[2:])
+                    entry.values[news.rank, tag] = LastValue(value, step, wall_time)
 
     def forget(self, name: str) -> None:
         """Forgets a run whose records are gone."""

@@ -22,20 +22,17 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Final
 
 from rec_summary.errors import ArgumentError, three_part, verbatim
 from rec_summary.series.options import SECONDS, tags_named
 from rec_summary.series.text import printable
 
-BUILTIN: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "nan-loss": "*[Ll]oss* is not finite",
-        "stall": "no data for 10m",
-        "auc-drop": "*[Aa][Uu][Cc]* drops 5% within 1d",
-    }
-)
+BUILTIN: Final[Mapping[str, str]] = {
+    "nan-loss": "*[Ll]oss* is not finite",
+    "stall": "no data for 10m",
+    "auc-drop": "*[Aa][Uu][Cc]* drops 5% within 1d",
+}
 """The built-in rules, by name; all of them are watched by default."""
 
 _NO_AUC: Final = (
