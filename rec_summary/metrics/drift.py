@@ -194,10 +194,8 @@ class ReferenceBuilder(State):
             raise ValueError(three_part("columns", sorted(batch), f"{sorted(self._columns)}"))
         have = self._have if batch.keys() == self._columns.keys() else 0
         taken = min(sizes.pop(), self._examples - have)
-        parts = {}
-        for name, array in batch.items():
-            # A copy: a view would keep the whole batch.
-            parts[name] = hashed(array[:taken]).ravel().copy()
+        # Copies: a view would keep the whole batch.
+        parts = {name: hashed(array[:taken]).ravel().copy() for name, array in batch.items()}
         if not have:
             self._have, self._columns, self._weights = 0, {name: [] for name in parts}, []
         for name, part in parts.items():

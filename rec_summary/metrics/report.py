@@ -234,17 +234,16 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
 
     def metrics_of(part: Any) -> dict[str, float]:
         of_part = MetricValues()
-        for group, state in (
-            {tags.QUALITY: part}.items() if is_quality_only else part.states.items()
-        ):
+        states = {tags.QUALITY: part} if is_quality_only else part.states
+        for group, state in states.items():
             _read_state(of_part, group, "", state, of_slices)
         return {tag[len(tags.PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
 
-    report = slice_report.values_of(column, state, metrics, metrics_of)
-    for tag, number in report.scalars.items():
+    scalars, table = slice_report.values_of(column, state, metrics, metrics_of)
+    for tag, number in scalars.items():
         values.put(f"{tag}/{window}", number)
-    if detail.curves and report.table:
-        values.tables[f"{tags.PREFIX}slice/{column}/table/{window}"] = report.table
+    if detail.curves and table:
+        values.tables[f"{tags.PREFIX}slice/{column}/table/{window}"] = table
 
 
 def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
@@ -348,9 +347,7 @@ def _read_all(values: MetricValues, _name: str, state: Throughput | Drift, detai
     values.put_all(state.report())
 
 
-def _read_label_delay(
-    values: MetricValues, _name: str, state: LogHistogram, detail: Detail
-) -> None:
+def _read_delay(values: MetricValues, _name: str, state: LogHistogram, detail: Detail) -> None:
     values.put_all(state.report("label_delay/seconds"))
 
 
@@ -371,6 +368,6 @@ _READERS: Final[
     (tags.TABLE, TableHealth): _read_table,
     (tags.TABLE_WINDOW, TableHealth): _read_window,
     (tags.THROUGHPUT, Throughput): _read_all,
-    (tags.LABEL_DELAY, LogHistogram): _read_label_delay,
+    (tags.LABEL_DELAY, LogHistogram): _read_delay,
     (tags.DRIFT, Drift): _read_all,
 }

@@ -54,31 +54,23 @@ class _Slice(NamedTuple):
         return float(costs_of(metric, np.array(self.metrics.get(metric, math.nan))))
 
 
-class SliceValues(NamedTuple):
-    """The values of a column in a window.
-
-    Attributes:
-        scalars: Numbers by the part of the tag before the window.
-        table: Rows of texts, the first one the header; the worst slices first.
-    """
-
-    scalars: dict[str, float]
-    table: list[tuple[str, ...]]
-
-
 def values_of(
     column: str,
     slices: Slices,
     metrics: Sequence[str],
     metrics_of: Callable[[Any], Mapping[str, float]],
-) -> SliceValues:
-    """Returns the values of a column.
+) -> tuple[dict[str, float], list[tuple[str, ...]]]:
+    """Returns the values of a column in a window.
 
     Args:
         column: Its name.
         slices: The states.
         metrics: The names of the metrics that have tags.
         metrics_of: Returns the metrics of a state by their names.
+
+    Returns:
+        Numbers by the part of the tag before the window; and rows of texts, the first one the
+        header, with the worst slices first.
     """
     entries = [_slice(_label(name), state, metrics_of) for name, _, state in slices.slices()]
     shown = entries[: slices.shown]
@@ -104,7 +96,7 @@ def values_of(
             scalars[f"slice/{column}/auc_gap_error"] = error
             bound = max(slice_.metrics["roc_error_bound"] for slice_ in ranked)
             scalars[f"slice/{column}/auc_error_bound"] = bound
-    return SliceValues(scalars, _table(column, metrics, [*entries, rest]))
+    return scalars, _table(column, metrics, [*entries, rest])
 
 
 def quoted(name: str) -> str:
