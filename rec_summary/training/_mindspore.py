@@ -8,6 +8,7 @@ Every name was checked against the source of MindSpore 2.10.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import Any
 
 import mindspore
@@ -60,16 +61,15 @@ device_number_check = _private("mindspore.parallel._utils", "_device_number_chec
 LearningRateTable = _private("mindspore.nn.optim.optimizer", "_IteratorLearningRate")
 ConstantLearningRate = _private("mindspore.nn.optim.optimizer", "_ConvertToCell")
 
-for _name in _MODEL_METHODS:
-    if not hasattr(Model, _name):
-        raise _missing(f"mindspore.train.Model.{_name}")
 
-
-def check_model(model: Any) -> None:
+def check_model(model: Any, names: Iterable[str] = _MODEL_ATTRIBUTES) -> None:
     """Raises ImportError if a `Model` lacks an attribute that this package needs."""
-    for name in _MODEL_ATTRIBUTES:
+    for name in names:
         if not hasattr(model, name):
             raise _missing(f"mindspore.train.Model.{name}")
+
+
+check_model(Model, _MODEL_METHODS)
 
 
 def set_up_parallel_context(network: Any) -> None:

@@ -22,7 +22,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Container
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn
 
 # One Ctrl-C can arrive twice: timeout(1) signals the process and then its group, and a launcher
@@ -79,12 +79,7 @@ class StopSignals:
                     self._replaced[number] = signal.signal(number, self._handler)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._restore()
 
     def waiting(self) -> contextlib.AbstractContextManager[None]:

@@ -46,9 +46,8 @@ class Health:
         if step == self._step:
             return
         self._step = step
-        cost = {}
-        if self._snapshots:
-            cost = {"snapshot_ms": 1000 * self._seconds / self._snapshots}
+        mean = 1000 * self._seconds / max(self._snapshots, 1)
+        cost = {"snapshot_ms": mean} if self._snapshots else {}
         self._last, self._seconds, self._snapshots = time.monotonic(), 0.0, 0
         encode = functools.partial(self._encoded, step, cost, time.time())
         self._recorder.write(LazyRecord(encode, _BYTES))

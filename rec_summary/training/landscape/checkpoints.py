@@ -94,9 +94,7 @@ class LandscapeCheckpoints:
         self._last: int | None = None
         self._last_time = time.monotonic()
         self._troubles = troubles
-        self._replay: ReplayBuffer | None = None
-        if options.replay is not None:
-            self._replay = ReplayBuffer(options.replay, options.num_samples)
+        self._replay = ReplayBuffer(options.replay, options.num_samples) if options.replay else None
         self._writer = BackgroundWriter(
             _Files(os.path.join(summary_dir, FOLDER), options, durability.lock),
             troubles,

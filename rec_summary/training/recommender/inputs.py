@@ -200,18 +200,16 @@ class Reader:
         self._columns = {name: index for index, name in enumerate(columns)}
         self._troubles = troubles
         named = {name for kind, name in self._places if kind == "name"}
-        # Only if needed: the network computes what a mailbox wants.
-        self._mailbox = (
-            Mailbox(wants=lambda source: source.kind in (PROBE, TENSOR) and source.tag in named)
-            if named
-            else None
+        # Only what is named: the network computes what a mailbox wants.
+        self._mailbox = Mailbox(
+            wants=lambda source: source.kind in (PROBE, TENSOR) and source.tag in named
         )
 
     def take(self, view: StepView) -> dict[Any, Any]:
         """Returns the inputs of the step that has ended, for a `StepInputs`."""
         inputs = _as_tuple(view.get("train_dataset_element"))
         outputs = _as_tuple(view.get("net_outputs"))
-        operators = self._mailbox.take() if self._mailbox is not None else {}
+        operators = self._mailbox.take()
         values = {}
         for place in self._places:
             try:
@@ -226,8 +224,7 @@ class Reader:
 
     def close(self) -> None:
         """Receives no values of operators from now on."""
-        if self._mailbox is not None:
-            self._mailbox.close()
+        self._mailbox.close()
 
     def _value(
         self, place: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...], operators: Any

@@ -36,12 +36,7 @@ _REPORT_BYTES: Final = 4096
 class RecommenderTelemetry:
     """Observes the steps of one collector."""
 
-    def __init__(
-        self,
-        options: RecommenderMetrics,
-        recorder: Recorder,
-        troubles: Troubles,
-    ) -> None:
+    def __init__(self, options: RecommenderMetrics, recorder: Recorder, troubles: Troubles) -> None:
         """Prepares. It reads nothing before training begins.
 
         Args:
@@ -55,7 +50,7 @@ class RecommenderTelemetry:
         self._roles = Roles(options)
         self._aggregator: Aggregator | None = None
         self._reader: Reader | None = None
-        self._sampler: tables.RowSampler | None = None
+        self._sampler = tables.RowSampler({}, options.sampled_rows, troubles)
         self._batches: list[StepInputs] = []
         self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
@@ -157,8 +152,6 @@ class RecommenderTelemetry:
 
     def _sample_rows(self, most: int | None) -> None:
         """Samples rows of the remaining tables, at most `most`, for the next detailed report."""
-        if self._sampler is None:
-            return
         for table in self._sampler.open_tables:
             with self._troubles.attempt(f"recommender metrics: table {table}"):
                 self._sampler.choose(table, self._last_ids(table))
@@ -167,7 +160,7 @@ class RecommenderTelemetry:
 
     def _is_detail_near(self, step: int) -> bool:
         """Whether the sampling of rows must begin now for the next detailed report."""
-        if self._sampler is None or self._reports % self._options.detail_every:
+        if self._reports % self._options.detail_every:
             return False
         left = self._options.report_steps - step % self._options.report_steps
         return left * _TABLES <= len(self._sampler.names)
