@@ -89,17 +89,15 @@ class MindSporeModel:
         self._network.set_train(False)
         self._parameters = {param.name: param for param in network.get_parameters()}
         self._batches: list[tuple[int, Sequence[Tensor]]] = []
-        samples = 0
+        self.samples = 0
         for columns in batches:
             rows = int(columns[0].shape[0]) if columns[0].ndim else 1
             self._batches.append((rows, columns))
-            samples += rows
-            if samples >= num_samples:
+            self.samples += rows
+            if self.samples >= num_samples:
                 break
-        if not samples:
-            received = verbatim("no batch")
-            raise ModelError(three_part("the samples", received, "at least one batch"))
-        self.samples = samples
+        received = verbatim("no batch")
+        check_that(self.samples, "the samples", received, "at least one batch", ModelError)
 
     def set(self, name: str, value: Array) -> None:
         """Sets a parameter in place, so that the compiled graph stays valid.

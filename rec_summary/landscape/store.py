@@ -128,9 +128,8 @@ class Store:
     def _resume(self, text: str) -> bool:
         try:
             stored = _stored_plan(self.folder)
-            if stored["plan"] != text:
-                return False
-            if stored["checksum"] != _checksum(self.folder, stored["places"]):
+            places, checksum = stored["places"], stored["checksum"]
+            if stored["plan"] != text or checksum != _checksum(self.folder, places):
                 return False
             # Nine bytes for each point, and three headers.
             most = 16 * len(self.points) + _HEADERS
