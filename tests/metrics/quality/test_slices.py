@@ -350,12 +350,12 @@ def test_a_value_called_other_is_not_the_rest() -> None:
     def metrics_of(part: RatingErrors) -> dict[str, float]:
         return {"examples": part.weight, "rmse": part.rmse()}
 
-    found = values_of("c", state, ("rmse",), metrics_of)
-    assert found.scalars["slice/c=other/rmse"] == 1
-    assert found.scalars["slice/c='other'/rmse"] == 0
-    sizes = {row[0]: row[1] for row in found.table[1:]}
+    scalars, table = values_of("c", state, ("rmse",), metrics_of)
+    assert scalars["slice/c=other/rmse"] == 1
+    assert scalars["slice/c='other'/rmse"] == 0
+    sizes = {row[0]: row[1] for row in table[1:]}
     assert sizes == {"'other'": "40", "''other''": "30", "x": "20", "y": "10", "other": "3"}
-    assert found.table[-1][0] == "other"
+    assert table[-1][0] == "other"
 
 
 @pytest.mark.parametrize(
@@ -364,8 +364,8 @@ def test_a_value_called_other_is_not_the_rest() -> None:
 def test_the_table_has_sums_of_weights_without_their_rounding(examples, shown) -> None:
     state = Slices(RatingErrors())
     state.update(np.array(["x"]), np.zeros(1), np.zeros(1))
-    found = values_of("c", state, ("rmse",), lambda _: {"examples": examples, "rmse": 0.0})
-    assert found.table[1] == ("x", shown, "0")
+    _, table = values_of("c", state, ("rmse",), lambda _: {"examples": examples, "rmse": 0.0})
+    assert table[1] == ("x", shown, "0")
 
 
 @pytest.mark.parametrize("first", ["A", "AB"])
