@@ -340,7 +340,7 @@ def test_a_real_prometheus_scrapes_it_and_an_alert_fires(
     training = Writing(source)
     training.state("RUNNING", rank_size=1, troubles={"write": 1})
     training.values(1, loss=0.5)
-    config = (MONITORING / "prometheus.yml").read_text().replace("5s", "1s")
+    config = (MONITORING / "prometheus.yml").read_text().replace("15s", "1s")
     config = config.replace("127.0.0.1:9464", urllib.parse.urlsplit(url).netloc)
     (tmp_path / "prometheus.yml").write_text(config)
     shutil.copy(MONITORING / "alerts.yml", tmp_path)
@@ -380,10 +380,19 @@ def test_a_real_prometheus_scrapes_it_and_an_alert_fires(
             [answer] = ask(base, "query", query=alerts.replace("$run", runs))["result"]
             assert answer["value"][1] == count
         training.values(3, loss=0.4, **RECORDED)
-        Writing(source, 1).values(1, loss=0.5)
-        queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-        assert len(queries) >= 12
-        answered(queries)  # of each panel, there is something to see
+        Writing(source, 1).values(1, loss=0.5, **RECORDED)
+        answered(['recsummary_value{rank="1", tag="learning_rate/auto"}'])
+        targets = [target for panel in board["panels"] for target in panel["targets"]]
+        assert len(targets) >= 12
+        answered([target["expr"] for target in targets])  # of each panel, there is something to see
+        for target in targets:  # and each curve has a name of its own
+            answer = ask(base, "query", query=target["expr"].replace("$run", ".*"))["result"]
+            labels = re.findall(r"{{(\w+)}}", target["legendFormat"])
+            names = {tuple(each["metric"].get(label) for label in labels) for each in answer}
+            assert len(names) == len(answer)
+        # Over a range, a number that is no longer there is shown for an hour.
+        numbers = [panel["targets"] for panel in board["panels"] if panel["type"] == "stat"]
+        assert all(target["instant"] for targets in numbers for target in targets)
         [variable] = [each for each in board["templating"]["list"] if each["name"] == "run"]
         label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])
         assert label is not None
