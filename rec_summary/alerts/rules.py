@@ -36,9 +36,11 @@ BUILTIN: Final[Mapping[str, str]] = {
 """The built-in rules, by name; all of them are watched by default."""
 
 _NO_AUC: Final = (
-    r"(?:\A|/)(?:slice/|(?=[^/]*[Aa][Uu][Cc])[^/]*_(?:error_bound|sampled_share)(?:/[^/]*)?\Z)"
+    r"(?:\A|/)(?:slice/|lifetime\Z"
+    r"|(?=[^/]*[Aa][Uu][Cc])[^/]*_(?:error_bound|sampled_share)(?:/[^/]*)?\Z)"
 )
-"""Finds tags with a name such as `auc_error_bound`, and slices, which vary more by chance."""
+"""Finds tags with a name such as `auc_error_bound`; slices, which vary more by chance; and
+lifetimes, which stay low for long after a drop."""
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, float], Any]]] = {
     ">": operator.gt,

@@ -285,6 +285,7 @@ def test_which_tags_the_built_in_rules_are_about(name: str, tags: list[str]) -> 
         "recommender/xauc_sampled_share/lifetime",
         "recommender/slice/country=Japan/auc/last_100",
         "recommender/ctr/slice/country/auc_worst/lifetime",
+        "recommender/auc/lifetime",  # it stays low for long after the cause has gone
     ],
 )
 def test_the_drop_of_a_slice_or_an_error_is_no_drop_of_the_auc(tag: str) -> None:

@@ -142,12 +142,12 @@ def test_the_alert_about_a_drop_of_an_auc_is_about_aucs_only() -> None:
     users = UserScores()
     scores, labels = clicks(1)
     users.update(np.arange(len(scores)) % 7, scores, labels)
-    found = read({"quality/lifetime": quality(1), "users/lifetime": users}, Detail()).scalars
+    found = read({"quality/last_16": quality(1), "users/last_16": users}, Detail()).scalars
     pattern = read_rule("auc-drop").condition.tag
     assert pattern is not None
     meant = {tag for tag in found if pattern.matches(tag)}
-    assert meant == {f"recommender/{name}/lifetime" for name in ("auc", "gauc", "gauc_by_user")}
-    assert found["recommender/grouped_users/lifetime"] == 7
+    assert meant == {f"recommender/{name}/last_16" for name in ("auc", "gauc", "gauc_by_user")}
+    assert found["recommender/grouped_users/last_16"] == 7
 
 
 def test_the_calibration_of_all_examples_is_there_for_sampled_non_clicks() -> None:
