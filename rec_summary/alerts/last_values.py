@@ -33,7 +33,8 @@ class LastOfRun:
         state: The state in the lineage of its lowest rank; None without a lineage.
         rank: That rank.
         values: The last value of each series, by rank and tag.
-        recorded: When each rank recorded last, in seconds since the epoch.
+        recorded: When each rank recorded last, in seconds since the epoch, by its clock.
+        arrived: When that arrived here, on the monotonic clock.
         steps: The last step of each rank.
     """
 
@@ -42,6 +43,7 @@ class LastOfRun:
     rank: int = 0
     values: dict[tuple[int, str], LastValue] = field(default_factory=dict)
     recorded: dict[int, float] = field(default_factory=dict)
+    arrived: dict[int, float] = field(default_factory=dict)
     steps: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -61,9 +63,14 @@ class LastOfRun:
         """Whether the training has gone on with fewer ranks, without this one."""
         return 0 < self.rank_size <= rank
 
+    def age_of(self, rank: int) -> float:
+        """Returns how long ago the last record of a rank arrived, in seconds."""
+        return time.monotonic() - self.arrived[rank]
+
     def shows_life(self) -> bool:
         """Whether a run that should be running has a process, as far as can be known."""
-        return self.state is None or shows_life(self.run, self.state, max(self.recorded.values()))
+        last = time.time() - min(map(self.age_of, self.arrived))
+        return self.state is None or shows_life(self.run, self.state, last)
 
 
 @dataclass(frozen=True)
@@ -107,19 +114,22 @@ class LastValues:
         self.polled = 0.0
         self._selection = selection
 
-    def take(self, name: str, run: Run, news: NewData) -> None:
+    def take(self, name: str, run: Run, news: NewData, age: float = 0.0) -> None:
         """Adds the data of new records.
 
         Args:
             name: The run's name.
             run: The run.
             news: The data of at least one record.
+            age: How long ago they arrived, in seconds.
         """
         with self.lock:
             entry = self.runs.setdefault(name, LastOfRun(run))
             entry.run = run
             last = max(float(news.wall_times[-1]), entry.recorded.get(news.rank, 0.0))
             entry.recorded[news.rank] = last
+            arrived = time.monotonic() - age
+            entry.arrived[news.rank] = max(arrived, entry.arrived.get(news.rank, arrived))
             if news.steps is not None:
                 # A landscape has step 0, and is computed after the training.
                 steps = news.steps[news.steps > 0]

@@ -7,7 +7,6 @@ import io
 import re
 import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from http.server import ThreadingHTTPServer
 from socketserver import TCPServer
@@ -20,12 +19,14 @@ from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.last_values import LastOfRun, LastValues
 from rec_summary.errors import SourceError, os_errors_as
 from rec_summary.metrics.tags import JUDGED, OF_TASK, PREFIX
+from rec_summary.scrubbing import scrubbed
 from rec_summary.series.overview.statistics import HEALTH
-from rec_summary.series.text import printable
+from rec_summary.series.text import printable, shown
 
 _NAMESPACE: Final = "recsummary_"  # a name with _summary_ would be a type to Prometheus
 _CLIENT_SECS: Final = 10.0  # that a client may take to read
 _MOST_CLIENTS: Final = 32
+_REASON_CHARS: Final = 500  # in a label, which the mail of an alert contains
 _WINDOWED: Final = rf"(?:{JUDGED}|examples|clicks|click_rate)"
 _RECOMMENDER: Final = re.compile(
     rf"{PREFIX}(?P<task>{OF_TASK}){_WINDOWED}/(?P<window>[^/]+)", re.ASCII
@@ -40,8 +41,9 @@ _HELP: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "health": ("The telemetry's counters of itself.", (*_PLACE, "counter")),
     "last_step": ("The last recorded training step of a rank.", _PLACE),
     "last_record_timestamp_seconds": ("When a rank recorded last.", _PLACE),
-    "last_record_age_seconds": ("The time since a rank recorded last.", _PLACE),
+    "last_record_age_seconds": ("The time since the last record of a rank arrived.", _PLACE),
     "run_status": ("1 for the status of a run, 0 for every other one.", ("run", "status")),
+    "run_end_reason": ("1 for why a run has stopped or failed.", ("run", "status", "reason")),
     "run_alive": ("Whether a run that should be running shows a sign of life.", ("run",)),
     "run_ranks": ("How many ranks a run says that it has.", ("run",)),
     "run_start_timestamp_seconds": ("When a training began.", ("run",)),
@@ -75,7 +77,7 @@ class Exposition:
                 seen.add(key)
                 families[name].add_metric(labels, value)
 
-        now, values = time.time(), self._values
+        values = self._values
         with values.lock:
             # A run that is half read would look stalled: its last record seems to be an old one.
             runs = [*values.runs.items()] if values.polled else []
@@ -85,7 +87,7 @@ class Exposition:
             add("read_problems", (), values.problems)
             add("last_poll_timestamp_seconds", (), values.polled)
         for name, run in runs:
-            self._add_run(add, name, run, now)
+            self._add_run(add, name, run)
         for alert in firing:
             place = (alert.run, str(alert.rank), alert.tag or "", alert.rule.title)
             add("alert_firing", place, 1.0)
@@ -111,17 +113,21 @@ class Exposition:
             if not run.has_left(rank):
                 add("last_step", (name, str(rank)), step)
 
-    def _add_run(self, add: Any, name: str, run: LastOfRun, now: float) -> None:
+    def _add_run(self, add: Any, name: str, run: LastOfRun) -> None:
         for rank, recorded in [*run.recorded.items()]:
             if run.has_left(rank):
                 continue
             add("last_record_timestamp_seconds", (name, str(rank)), recorded)
-            add("last_record_age_seconds", (name, str(rank)), max(now - recorded, 0.0))
+            add("last_record_age_seconds", (name, str(rank)), run.age_of(rank))
         status = run.status
         for value in RunState.Status.keys():  # noqa: SIM118  # no dict
             add("run_status", (name, value), float(value == status))
         add("run_alive", (name,), float(run.shows_life()))
         state = run.state
+        if state is not None and state.reason and state.status != RunState.RUNNING:
+            add(
+                "run_end_reason", (name, status, scrubbed(shown(state.reason))[:_REASON_CHARS]), 1.0
+            )
         add("run_ranks", (name,), run.rank_size or len(run.recorded))
         if state is not None and state.HasField("start_time"):
             add("run_start_timestamp_seconds", (name,), state.start_time)

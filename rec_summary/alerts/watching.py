@@ -173,9 +173,10 @@ class _Watcher:
                     return
                 if skips:
                     news = news._replace(scalars=_NOTHING)
-                if self._values is not None:
-                    self._values.take(name, run, news)
                 now = self._now()
+                if self._values is not None:
+                    age = max(now - float(news.wall_times[-1]), 0.0) if old else 0.0
+                    self._values.take(name, run, news, age)
                 for transition in self.alerts.take(name, news, now, old=old, past=past):
                     yield transition
                     if self._stop.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -71,12 +72,12 @@ def test_of_each_rank_the_last_is_kept_and_the_state_of_the_lowest(every: list[N
 
 
 def test_a_run_without_a_lineage_is_of_unknown_status_and_not_dead() -> None:
-    entry = LastOfRun(RUN, recorded={0: 1.0})
+    entry = LastOfRun(RUN, arrived={0: time.monotonic() - 601})
     assert (entry.status, entry.shows_life()) == ("UNKNOWN", True)
     entry.state = RunState()  # as MindSpore's collector leaves it, at the end
     assert (entry.status, entry.shows_life()) == ("FINISHED", True)
     entry.state = RunState(status=RunState.RUNNING)
-    assert (entry.status, entry.shows_life()) == ("RUNNING", False)  # silent since 1970
+    assert (entry.status, entry.shows_life()) == ("RUNNING", False)  # silent for ten minutes
 
 
 def test_nothing_is_known_at_the_beginning() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 import urllib.request
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ pytest.importorskip("prometheus_client")
 from prometheus_client.parser import text_string_to_metric_families
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.alerts import prometheus
+from rec_summary.alerts import last_values, prometheus
 from rec_summary.alerts.last_values import LastOfRun, LastValue, LastValues
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions, Selection
@@ -37,19 +38,20 @@ def shown(values: LastValues) -> dict[tuple[str, ...], float]:
 
 
 def test_what_a_run_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus, "time", SimpleNamespace(time=lambda: START + 5))
+    clock = SimpleNamespace(time=time.time, monotonic=lambda: 1000.0)
+    monkeypatch.setattr(last_values, "time", clock)
     values = LastValues(Selection(ExportOptions()))
     state = RunState(status=RunState.RUNNING, rank_size=8, start_time=START, troubles={"write": 2})
-    recorded = {0: START, 1: START + 60}  # the clock of the second is ahead
-    values.runs["live"] = LastOfRun(Run("live", "/live", ()), state, recorded=recorded)
-    values.runs["plain"] = LastOfRun(Run("plain", "/plain", ()), recorded={0: START})
+    times = {"recorded": {0: START, 1: START + 60}, "arrived": {0: 200.0, 1: 300.0}}
+    values.runs["live"] = LastOfRun(Run("live", "/live", ()), state, **times)
+    values.runs["plain"] = LastOfRun(Run("plain", "/plain", ()), **times)
     values.polled = START + 4
     found = shown(values)
-    assert found["last_record_age_seconds", "live", "0"] == 5
-    assert found["last_record_age_seconds", "live", "1"] == 0
+    assert found["last_record_age_seconds", "live", "0"] == 800
+    assert found["last_record_timestamp_seconds", "live", "1"] == START + 60
     assert found["run_start_timestamp_seconds", "live"] == START
     assert ("run_start_timestamp_seconds", "plain") not in found
-    assert (found["run_ranks", "live"], found["run_ranks", "plain"]) == (8, 1)
+    assert (found["run_ranks", "live"], found["run_ranks", "plain"]) == (8, 2)
     assert (found["run_alive", "live"], found["run_alive", "plain"]) == (0, 1)  # long silent
     assert found["run_troubles", "live", "write"] == 2
     assert found["last_poll_timestamp_seconds",] == START + 4
@@ -68,6 +70,7 @@ def test_a_rank_that_has_left_the_training_is_not_shown() -> None:
         RunState(status=RunState.RUNNING, rank_size=1),
         values=last,
         recorded={0: START, 1: START},
+        arrived={0: 0.0, 1: 0.0},
         steps={0: 7, 1: 7},
     )
     values.polled = START
@@ -75,6 +78,29 @@ def test_a_rank_that_has_left_the_training_is_not_shown() -> None:
     assert ("value", "run", "0") in found
     assert not [labels for labels in found if labels[1:3] == ("run", "1")]
     assert found["run_ranks", "run"] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (RunState.FAILED, "ValueError: ids", "ValueError: ids"),
+        (RunState.STOPPED, "SIGTERM", "SIGTERM"),
+        (RunState.FINISHED, "", None),
+        (RunState.RUNNING, "SIGTERM", None),  # it has been started again
+        (RunState.FAILED, "a\x1bb\n", "a\\x1bb\\n"),
+        (RunState.FAILED, "KeyError: token=abc", "KeyError: token=…"),
+        (RunState.FAILED, "x" * 100_000, "x" * 500),
+    ],
+)
+def test_why_a_run_has_ended(status: RunState.Status, reason: str, expected: str | None) -> None:
+    values = LastValues(Selection(ExportOptions()))
+    state = RunState(status=status, reason=reason)
+    values.runs["run"] = LastOfRun(Run("run", "/run", ()), state, arrived={0: 0.0})
+    values.polled = START
+    families = text_string_to_metric_families(prometheus.text_of(values).decode())
+    [reasons] = [each.samples for each in families if each.name == "recsummary_run_end_reason"]
+    labels = {"run": "run", "status": RunState.Status.Name(status), "reason": expected}
+    assert [each.labels for each in reasons] == ([] if expected is None else [labels])
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2
+from rec_summary.alerts import last_values
 from rec_summary.alerts import watching as watching_module
 from rec_summary.alerts.last_values import LastValues, WatchReport
 from rec_summary.alerts.rules import read_rule
@@ -322,6 +323,28 @@ def test_each_poll_ends_with_what_is_new_and_a_report(
     assert [alert for alerts, _, _ in ends for alert in alerts] == ["- run loss/auto 3"]
     assert (ends[-1][2].runs, ends[-1][2].firing, values.runs) == (0, (), {})
     assert watching.rest() == [ends[-1][2]]
+
+
+def test_a_record_is_as_old_as_its_arrival_whatever_its_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = 0.0
+    clock = SimpleNamespace(time=lambda: START + 100 + passed, monotonic=lambda: passed)
+    monkeypatch.setattr(watching_module, "time", clock)
+    monkeypatch.setattr(last_values, "time", clock)
+    values = LastValues(Selection(ExportOptions()))
+    before = event(1, scalar("loss", 1), at=START).SerializeToString()
+    write_payloads(tmp_path / "before" / summary_name(), before)
+    watching = Steps(tmp_path, "nan-loss", values=values)
+    watching.poll()
+    passed = 10.0
+    write_segment(tmp_path / "ahead", event(1, scalar("loss", 1), at=START + 3600))
+    write_segment(tmp_path / "behind", event(1, scalar("loss", 1), at=START - 3600))
+    watching.poll()
+    passed = 700.0
+    ages = {name: run.age_of(0) for name, run in values.runs.items()}
+    assert ages == {"before": 800, "ahead": 690, "behind": 690}
+    watching.rest()
 
 
 def test_bytes_that_a_file_system_shows_late_are_read_though_nothing_else_changes(
