@@ -61,15 +61,17 @@ def compacted(run: Run, state: FilesRead) -> set[str]:
 
 
 def _has_older(run: Run, state: FilesRead) -> bool:
-    """Whether there are new files in the place of some that were read, as compaction makes them."""
+    """Whether there are new files older than some that were read, and not made of them."""
     latest: dict[tuple[Kind, int], tuple[Any, ...]] = {}
-    for name in filter(None, map(parse_name, state.files)):
+    names = list(filter(None, map(parse_name, state.files)))
+    for name in names:
         key = name.kind, name.rank
         latest[key] = max(latest.get(key, name.order), name.order)
     return any(
         os.path.basename(file.path) not in state.files
         and (file.name.kind, file.name.rank) in latest
         and file.name.order <= latest[file.name.kind, file.name.rank]
+        and not any(map(file.name.covers, names))
         for file in run.files
     )
 

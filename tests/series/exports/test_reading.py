@@ -58,6 +58,9 @@ def read_of(names: list[RecordName], offset: int = 10) -> FilesRead:
         pytest.param([FIRST, SECOND], [COMPACTED], True, id="compacted"),
         pytest.param([FIRST, SECOND, THIRD], [COMPACTED, THIRD], True, id="two of three compacted"),
         pytest.param([FIRST, SECOND, THIRD], [COMPACTED, NEXT], True, id="compacted to two"),
+        pytest.param([FIRST, THIRD], [NEXT], True, id="compacted, without the oldest"),
+        pytest.param([FIRST, THIRD], [COMPACTED, NEXT], True, id="compacted, and the oldest too"),
+        pytest.param([FIRST, THIRD], [SECOND, NEXT], False, id="compacted, another one in place"),
         pytest.param([FIRST, LINEAGE], [COMPACTED], False, id="compacted, without the lineage"),
     ],
 )
