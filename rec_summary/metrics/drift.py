@@ -247,7 +247,7 @@ class ReferenceBuilder(State):
             values = arrays.get(key)
             if values is None or values.ndim != 1 or values.dtype.kind not in "iubf":
                 raise ValueError(three_part(f"The array {key!r} of a state", values, "numbers"))
-            new._columns[name] = [values.copy()]
+            new._columns[name] = [values]
         return new
 
 

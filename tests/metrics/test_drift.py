@@ -135,6 +135,25 @@ def test_another_reference_is_not_merged() -> None:
         state(1).merge(Drift(other))
 
 
+def test_states_of_another_kind_or_number_of_examples_are_not_merged() -> None:
+    with pytest.raises(ValueError, match="kind"):
+        state().check_mergeable(built())
+    with pytest.raises(ValueError, match="examples"):
+        ReferenceBuilder(4).check_mergeable(ReferenceBuilder(5))
+    with pytest.raises(ValueError, match="examples is invalid"):
+        ReferenceBuilder(0)
+
+
+def test_a_reference_of_one_example_is_built_after_a_restart() -> None:
+    """The values of a column may have several axes, the first of which is that of the examples."""
+    builder = ReferenceBuilder.from_arrays(ReferenceBuilder(1).arrays())
+    assert not builder.complete
+    assert builder.add({"ids": np.array([[1, 2, 2], [1, 1, 1]]), "age": np.zeros(2)}) == 1
+    assert builder.complete
+    found = {name: bins.counts.sum() for name, bins in builder.reference().items()}
+    assert found == {"ids": 3, "age": 1}
+
+
 def test_copies_and_arrays_are_independent() -> None:
     assert_independent(state(1), lambda it: it.add(batch(2)))
 

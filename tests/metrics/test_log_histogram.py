@@ -53,6 +53,19 @@ def test_numbers_beyond_the_bounds_are_the_extremes() -> None:
     assert found.quantile(1) == 2e6
 
 
+@pytest.mark.parametrize("bins", range(1, 40))
+def test_bounds_and_numbers_beyond_them_have_their_places(bins: int) -> None:
+    """Also where the upper bound is the end of a bin, and is rounded to the next one."""
+    high = (1.01 / 0.99) ** bins
+    found = LogHistogram(1.0, high)
+    for number in (1.0, 0.5, high, np.nextafter(high, 1e9)):
+        found.add_all(np.array([number]))
+    full = len(found.counts) - 2
+    assert full - bins in (0, 1)
+    assert dict(enumerate(found.counts[found.counts > 0])) == {0: 2, 1: 1, 2: 1}
+    assert (found.counts[0], found.counts[full:].tolist()) == (2, [1, 1])
+
+
 def test_quantiles_of_nothing() -> None:
     assert math.isnan(state([math.nan]).quantile(0.5))
 
@@ -77,7 +90,7 @@ def test_invalid_extremes(extremes: list[float]) -> None:
         LogHistogram.from_arrays(arrays)
 
 
-@pytest.mark.parametrize("wrong", [(0, 1), (2, 1), (1, math.inf)])
+@pytest.mark.parametrize("wrong", [(0, 1), (1, 1), (2, 1), (1, math.inf)])
 def test_invalid_bounds(wrong: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="is invalid"):
         LogHistogram(*wrong)

@@ -57,16 +57,15 @@ def levels_of(codes: Codes) -> Levels:
 def joints_of(codes: Codes) -> Levels:
     """Returns the level of the smallest cell around each two neighbours, shape (cells - 1,).
 
-    The codes rise. If the higher cell contains the lower one, its level is that of the highest bit
-    in which they differ.
+    The codes rise, and the cells have one level.
     """
-    return highest_bits((codes[1:] ^ codes[:-1]) | widths_of(codes[:-1]))
+    return highest_bits(codes[1:] ^ codes[:-1])
 
 
 def around(codes: Codes, levels: Levels) -> Codes:
     """Returns the cell around each cell that has this level, which is not below its own."""
     bits = ONE << levels.astype(np.uint64)
-    return (codes & ~(bits + (bits - ONE))) | bits
+    return (codes & ~(bits - ONE)) | bits
 
 
 def starts_of(*sorted_values: Array) -> Places:

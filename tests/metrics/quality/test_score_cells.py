@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.metrics.quality.score_cells import (
+    MOST_CODE,
     ONE,
     around,
+    highest_bits,
     joints_of,
     keys_of,
     levels_of,
@@ -35,6 +37,22 @@ def test_a_key_is_the_key_of_its_score(scores):
 
 
 @given(SCORES)
+def test_keys_are_the_bits_of_scores_mirrored_above_one_half(scores):
+    scores = np.minimum(scores, 0.5)
+    np.testing.assert_array_equal(keys_of(scores), scores.view(np.uint64))
+    highest, above = 2 * int(np.array(0.5).view(np.uint64)), 1.0 - scores
+    np.testing.assert_array_equal(keys_of(above), np.uint64(highest) - keys_of(1.0 - above))
+    assert keys_of(np.ones(1)).tolist() == [highest]
+    assert 2 * highest + 1 == MOST_CODE
+
+
+def test_the_highest_bit_is_that_of_an_int():
+    numbers = [(1 << bit) + more for bit in range(1, 64) for more in (-1, 0, 1)]
+    found = highest_bits(np.array(numbers, np.uint64))
+    assert found.tolist() == [number.bit_length() - 1 for number in numbers]
+
+
+@given(SCORES)
 def test_the_smallest_cell_around_two_neighbours_has_both(scores):
     codes = np.unique(keys_of(np.array(scores))) << ONE | ONE
     joints = joints_of(codes)
@@ -46,7 +64,7 @@ def test_the_smallest_cell_around_two_neighbours_has_both(scores):
 
 
 def test_starts_of_one_and_of_several_columns():
-    users, codes = np.array([1, 1, 1, 2, 2]), np.array([3, 3, 4, 4, 4])
-    assert starts_of(users).tolist() == [0, 3]
-    assert starts_of(users, codes).tolist() == [0, 2, 3]
+    users, codes = np.array([1, 1, 1, 2, 2, 3]), np.array([3, 3, 4, 4, 4, 5])
+    assert starts_of(users).tolist() == [0, 3, 5]
+    assert starts_of(users, codes).tolist() == [0, 2, 3, 5]
     assert starts_of(users[:0], codes[:0]).tolist() == []

@@ -65,7 +65,8 @@ def test_a_cell_that_ends_at_one_is_on_both_sides_of_the_score_one():
 def test_points_of_the_curve_are_even_in_recall(middle):
     scores, labels = calibrated(np.random.default_rng(4), 200_000, middle)
     curve = pr_curve(counted(scores, labels), 65)
-    assert (curve.thresholds[0], curve.recall[0], curve.recall[-1]) == (0.0, 1.0, 0.0)
+    assert (curve.thresholds[0], curve.thresholds[-1]) == (0.0, np.nextafter(1.0, 2.0))
+    assert (curve.recall[0], curve.recall[-1]) == (1.0, 0.0)
     assert np.abs(np.diff(curve.recall)).max() <= max(0.08, 3 / labels.sum())
     # Beside scikit-learn: its precision where the threshold is the same.
     precision, recall, thresholds = precision_recall_curve(labels, scores)
@@ -198,7 +199,7 @@ def test_nothing_counted_is_nan():
     empty = ScoreOrder()
     assert math.isnan(expected_calibration_error(empty))
     assert reliability(empty).weights.shape == (0,)
-    for one_kind in (empty, counted([0.5, 0.6], [1, 1])):
+    for one_kind in (empty, counted([0.5, 0.6], [1, 1]), counted([0.5, 0.6], [0, 0])):
         assert all(math.isnan(each) for each in entropies(one_kind))
         assert math.isnan(original_calibration(one_kind, 0.5))
     assert math.isnan(LogLoss().calibration_free_entropy())
@@ -262,12 +263,12 @@ def test_clicks_and_others_of_a_cell_are_mixed_evenly():
     assert average_precision(order) == pytest.approx((10 + 10 * mixed) / 20, rel=1e-12)
 
 
-@pytest.mark.parametrize("score", [0.0, 1e-6, 0.1, 0.9])
+@pytest.mark.parametrize("score", [0.0, 1e-6, 0.1, 0.9, 1.0])
 def test_one_score_is_recalibrated_to_the_click_rate(score):
     labels = np.arange(1000) < 300
     found = entropies(counted(np.full(1000, score), labels))
     assert found.recalibrated == pytest.approx(1, abs=1e-12)
-    loss = -0.3 * math.log(max(score, 1e-7))
+    loss = -0.3 * math.log(min(max(score, 1e-7), 1 - 1e-7))
     assert found.of_clicks == pytest.approx(loss / entropy_of(labels), rel=1e-9)
 
 
