@@ -82,6 +82,23 @@ def test_cells_become_one_when_there_are_too_many():
     assert order.positives.sum() + order.negatives.sum() == 40_960
 
 
+@pytest.mark.parametrize(("scores", "most"), [(256, 256), (257, 64)])
+def test_four_times_as_many_cells_stay_when_examples_become_due(scores, most):
+    order = counted(0.25 + np.arange(2048) % scores * 1e-6, np.arange(2048) % 3 == 0, cells=64)
+    assert order.arrays()["seen"] == 0
+    assert (order.auc().error_bound == 0) == (scores == most)
+    assert len(order.positives) <= most
+
+
+@pytest.mark.parametrize(("cells", "most"), [(64, 2048), (2048, 32_768), (16_384, 65_536)])
+def test_examples_become_due_after_32_for_each_cell_at_most_32768_or_4_for_each(cells, most):
+    order = ScoreOrder.from_arrays({**ScoreOrder(cells).arrays(), "seen": np.array(most - 1)})
+    order.update([0.5], [1])
+    assert order.arrays()["seen"] == 0
+    with pytest.raises(ValueError, match="seen"):
+        ScoreOrder.from_arrays({**order.arrays(), "seen": np.array(most)})
+
+
 def one_by_one(marks, codes, weights, cells):
     """Returns what `_gathered` returns, as dictionaries of weights by code, in plain Python."""
     level = 53 - (cells // 2).bit_length()
@@ -241,7 +258,7 @@ def test_batches_reading_and_storing_change_nothing(seed, borders):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("cells", np.array(1, np.int64)),
+        ("cells", np.array(63, np.int64)),
         ("seen", np.array(-1, np.int64)),
         ("seen", np.array(1 << 20, np.int64)),
         ("codes", np.array([9, 8], np.uint64)),
