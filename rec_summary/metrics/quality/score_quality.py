@@ -177,8 +177,7 @@ def original_calibration(order: ScoreOrder, negative_rate: float) -> float:
     clicks, negatives = float(cells.positives.sum()), cells.negatives / negative_rate
     if not clicks or not negatives.any():
         return math.nan
-    scores = np.clip(cells.middle, LEAST_SCORE, 1.0 - LEAST_SCORE)
-    original = scores / (scores + (1.0 - scores) / negative_rate)
+    original = cells.middle / (cells.middle + (1.0 - cells.middle) / negative_rate)
     return float((cells.positives + negatives) @ original) / clicks
 
 
@@ -210,11 +209,11 @@ def reliability(order: ScoreOrder, groups: int = 10) -> Reliability:
     weights = cells.positives + cells.negatives
     middles = (np.cumsum(weights) - 0.5 * weights) / max(weights.sum(), 1e-300)
     group = np.minimum((middles * groups).astype(np.int64), groups - 1)
-    sums = np.bincount(group, weights, groups).astype(np.float64)
+    sums = np.bincount(group, weights).astype(np.float64)
     used = sums > 0
     return Reliability(
-        predicted=np.bincount(group, weights * cells.middle, groups)[used] / sums[used],
-        observed=np.bincount(group, cells.positives, groups)[used] / sums[used],
+        predicted=np.bincount(group, weights * cells.middle)[used] / sums[used],
+        observed=np.bincount(group, cells.positives)[used] / sums[used],
         weights=sums[used],
     )
 

@@ -103,13 +103,18 @@ def exact_groups(scores, labels, groups):
         )
 
 
-def test_groups_of_the_reliability_curve_are_those_of_the_examples():
+@pytest.mark.parametrize(("digits", "weight"), [(9, 1.0), (1, 1.0), (2, 2.0**-14)])
+def test_groups_of_the_reliability_curve_are_those_of_the_examples(digits, weight):
     scores, labels = calibrated(np.random.default_rng(6), 20_000, -1)
-    curve = reliability(counted(scores, labels, cells=1 << 16), 8)
+    scores = np.round(scores, digits)
+    order = counted(scores, labels, np.full(20_000, weight), cells=1 << 16)
+    order.update([1.0], [1], [0.0])  # which counts for nothing
+    curve = reliability(order, 8)
     predicted, observed, sizes = exact_groups(scores.astype(np.float64), labels, 8)
-    np.testing.assert_allclose(curve.predicted, predicted, rtol=1e-12)
-    np.testing.assert_allclose(curve.observed, observed, rtol=1e-12)
-    np.testing.assert_array_equal(curve.weights, sizes)
+    some = sizes > 0
+    np.testing.assert_allclose(curve.predicted, predicted[some], rtol=1e-12)
+    np.testing.assert_allclose(curve.observed, observed[some], rtol=1e-12)
+    np.testing.assert_array_equal(curve.weights, sizes[some] * weight)
 
 
 @pytest.mark.parametrize("name", STREAMS)
