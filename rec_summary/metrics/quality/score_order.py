@@ -245,9 +245,9 @@ class ScoreOrder(Scalable):
         return {
             "cells": to_array(self.cells),
             "seen": to_array(self._seen),
-            "codes": self._codes.copy(),
-            "negatives": self._weights[0].copy(),
-            "positives": self._weights[1].copy(),
+            "codes": self._codes,
+            "negatives": self._weights[0],
+            "positives": self._weights[1],
         }
 
     @classmethod
@@ -370,9 +370,8 @@ def _gathered(marks: Keys, codes: Codes, weights: Floats, cells: int) -> list[tu
 
 def _sorted(marks: Keys, codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
     """Returns examples by their marks, and cells, as different cells by rising code."""
-    if len(codes):
-        order = np.argsort(codes)  # need not be stable: sums are exact in any order
-        codes, weights = _distinct(codes[order], weights[:, order])
+    order = np.argsort(codes)  # need not be stable: sums are exact in any order
+    codes, weights = _distinct(codes[order], weights[:, order])
     if not len(marks):
         return codes, weights
     # The label is the lowest bit: to sort numbers is several times as fast as to sort places.

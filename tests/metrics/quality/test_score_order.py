@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 from rec_summary.metrics.quality.score_cells import ONE, around, keys_of, widths_of
 from rec_summary.metrics.quality.score_order import ScoreOrder, _cuts, _gathered
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
+from tests.support.laws import assert_independent
 
 
 def counted(scores, labels, weights=None, cells=4096):
@@ -128,24 +129,44 @@ def one_by_one(marks, codes, weights, cells):
     examples=st.sampled_from([0, 20, 900]),
     others=st.sampled_from([0, 5, 900]),
     spread=st.sampled_from([0.01, 3.0, 8.0]),
-    middle=st.sampled_from([0, 0, -30, 30]),
+    middle=st.sampled_from([0, -2, -30]),
+    is_high=st.booleans(),
+    clicks=st.booleans(),
     weight=st.sampled_from([1.0, 2.0**-12]),
 )
-@example(seed=1, examples=0, others=900, spread=0.5, middle=0, weight=2.0**-12)
+@example(
+    seed=1,
+    examples=0,
+    others=900,
+    spread=0.5,
+    middle=0,
+    is_high=False,
+    clicks=True,
+    weight=2.0**-12,
+)
 def test_examples_and_cells_in_small_cells_are_counted_there(
-    seed, examples, others, spread, middle, weight
+    seed, examples, others, spread, middle, is_high, clicks, weight
 ):
     """Not those in cells with many or in wider ones, nor at the ends, where others count too."""
     random = np.random.default_rng(seed)
     scores, labels = calibrated(random, examples + others + 1, middle, spread)
-    marks = keys_of(scores.astype(float)) << ONE | labels.astype(np.uint64)
+    scores = 1.0 - scores.astype(float) if is_high else scores.astype(float)
+    marks = keys_of(scores) << ONE | (labels * clicks).astype(np.uint64)
     levels = random.choice([0, 40, 46, 47, 48, 60], others + 1)
     codes = around(marks[examples:] | ONE, levels)
     weights = random.integers(0, 3, (2, others + 1)) * weight
+    weights[1] *= clicks
     expected = one_by_one(marks[:examples], codes, weights, 64)
     found = _gathered(marks[:examples], codes, weights, 64)
     assert all((codes[1:] > codes[:-1]).all() for codes, _ in found)
     assert [dict(zip(c.tolist(), w.T.tolist(), strict=True)) for c, w in found] == expected
+
+
+@pytest.mark.parametrize(("used", "parts"), [(64, 1), (65, 2)])
+def test_scores_in_as_many_cells_as_may_be_have_cells_of_their_own(used, parts):
+    keys = keys_of(np.array([0.25])) + (np.arange(used, dtype=np.uint64) << np.uint64(47))
+    marks = np.concatenate([2 * keys, 2 * keys + 3])
+    assert len(_gathered(marks, np.zeros(0, np.uint64), np.zeros((2, 0)), 64)) == parts
 
 
 def cut_one_by_one(codes, shares, most):
@@ -262,6 +283,7 @@ def test_batches_reading_and_storing_change_nothing(seed, borders):
         ("seen", np.array(-1, np.int64)),
         ("seen", np.array(1 << 20, np.int64)),
         ("codes", np.array([9, 8], np.uint64)),
+        ("codes", np.array([8, 8], np.uint64)),
         ("codes", np.array([0, 8], np.uint64)),
         ("codes", np.array([8, 2**64 - 1], np.uint64)),
         ("codes", np.array([8, 9], np.int64)),
@@ -313,9 +335,17 @@ def test_heavy_examples_at_an_end_keep_cells_of_their_own(heavy, parts):
     assert abs(area.value - exact_auc(scores, labels, weights)) <= area.error_bound < 1e-4
 
 
+@pytest.mark.parametrize("examples", [256, 257])
+def test_four_examples_for_each_cell_stay_in_a_copy_to_be_read(examples):
+    order = counted(np.arange(examples) / 512, np.arange(examples) % 3 == 0, cells=64)
+    order.shorten()
+    assert (len(order.positives) <= 64) == (examples > 256)
+
+
+@pytest.mark.parametrize("size", [200, 300])
 @pytest.mark.parametrize("of_examples", [True, False])
-def test_few_examples_and_many_cells_become_few_to_be_read(of_examples):
-    scores, labels = calibrated(np.random.default_rng(1), 200, -1, 3)
+def test_few_examples_and_many_cells_become_few_to_be_read(of_examples, size):
+    scores, labels = calibrated(np.random.default_rng(1), size, -1, 3)
     order = counted(scores, labels, cells=64)
     if of_examples:
         order.seal()
@@ -323,6 +353,18 @@ def test_few_examples_and_many_cells_become_few_to_be_read(of_examples):
         order = ScoreOrder.from_arrays({**order.arrays(), "seen": np.array(0)})
     order.shorten()
     assert len(order.positives) <= 64
+
+
+def test_small_batches_wait_in_few_parts_to_be_sorted():
+    order = ScoreOrder()
+    for number in range(1, 300):
+        order.update([0.5], [1])
+        assert len(order._examples) == number % 256
+    assert order.positives.tolist() == [299]
+
+
+def test_copies_and_arrays_are_independent():
+    assert_independent(counted([0.2, 0.5], [0, 1]), lambda it: it.update([0.3], [1]))
 
 
 def test_scaled_weights_still_add_without_rounding():
@@ -337,6 +379,7 @@ def test_a_merged_state_that_is_due_to_have_fewer_cells_is_restored():
     scores = np.round(scores, 2)
     merged = counted(scores[:1500], labels[:1500], cells=64)
     merged.merge(counted(scores[1500:], labels[1500:], cells=64))
+    assert merged.arrays()["seen"] == 2047
     restored = ScoreOrder.from_arrays(merged.arrays())
     for state in (restored, merged):
         state.update(scores, labels)
