@@ -94,7 +94,7 @@ class ExactSum(Scalable):
         """Returns the number of units, as a little-endian two's complement number of bytes."""
         size = self._units.bit_length() // 8 + 1
         data = self._units.to_bytes(size, "little", signed=True)
-        return {"units": np.frombuffer(data, np.uint8).copy()}
+        return {"units": np.frombuffer(data, np.uint8)}
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ExactSum:

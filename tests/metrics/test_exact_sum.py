@@ -23,6 +23,21 @@ def test_the_sum_is_that_of_exact_arithmetic(numbers):
     assert ExactSum.from_arrays(total.arrays()).value() == expected
 
 
+@given(st.lists(FLOATS, min_size=1, max_size=9), st.floats(2.0**-60, 8.0))
+def test_a_sum_is_scaled_down_to_whole_units(numbers, factor):
+    total = ExactSum()
+    for number in numbers:
+        total.add_units(units_of(np.array([number]))[0])
+    total.scale(factor)
+    exact = sum(map(Fraction, numbers)) * 2**1074 * Fraction(factor)
+    stored = total.arrays()["units"].tobytes()
+    assert int.from_bytes(stored, "little", signed=True) == math.floor(exact)
+
+
+def test_the_largest_stored_sum_has_1024_bytes():
+    assert ExactSum.from_arrays({"units": np.zeros(1024, np.uint8)}).value() == 0
+
+
 def test_what_float64_loses_is_kept():
     total = ExactSum()
     total.add(np.array([1e300, 1.0, 5e-324]))

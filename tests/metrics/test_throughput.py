@@ -87,6 +87,20 @@ def test_events_in_the_future_are_counted() -> None:
     assert found.arrays()["events"].tolist() == [NOW - 3, NOW + 7, NOW]
 
 
+def test_sums_are_whole_nanoseconds_and_numbers_of_events() -> None:
+    found = Throughput()
+    for _ in range(2):
+        found.add_steps([3], [2.5], [1.5])
+        found.add_events([math.nan, math.inf], NOW)
+        found.add_events([NOW + 0.5], NOW)
+    assert found.arrays()["sums"].tolist() == [6, 5_000_000_000, 3_000_000_000, 2, 4]
+
+
+@pytest.mark.parametrize("steps", [[], [(1, 1.0, 1.0, -5.0)], [(1, 1.0, 0.0, 5.0)] * 2])
+def test_a_state_without_events_or_all_of_it_late_is_restored(steps: Steps) -> None:
+    assert_equal_states(Throughput.from_arrays(state(steps).arrays()), state(steps))
+
+
 def test_of_nothing_nothing_is_known() -> None:
     found = Throughput().report()
     assert len(found) == 12
