@@ -54,15 +54,15 @@ def test_steps_may_be_added_one_by_one_or_together(steps: Steps) -> None:
 
 
 def test_rates_and_stalls() -> None:
-    found = state([(100, 0.5, 0.2, 3.0), (300, 1.5, 0.6, 5.0)]).report()
-    assert found["throughput/steps_per_second"] == pytest.approx(1.0)
-    assert found["throughput/samples_per_second"] == pytest.approx(200.0)
-    assert found["throughput/input_stall_share"] == pytest.approx((0.1 + 0.9) / 2)
-    for place in ("p50", "p90", "p99"):
-        assert found[f"throughput/step_seconds/{place}"] == pytest.approx(1.5, rel=0.01)
+    found = state([(100, 0.5, 0.2, 3.0), (300, 1.5, 0.6, 5.0), (0, 2.0, 0.0, 5.0)]).report()
+    assert found["throughput/steps_per_second"] == pytest.approx(0.75)
+    assert found["throughput/samples_per_second"] == pytest.approx(100.0)
+    assert found["throughput/input_stall_share"] == pytest.approx((0.1 + 0.9) / 4)
+    for place, seconds in (("p50", 1.5), ("p90", 2.0), ("p99", 2.0)):
+        assert found[f"throughput/step_seconds/{place}"] == pytest.approx(seconds, rel=0.01)
         assert found[f"freshness/lag_seconds/{place}"] == pytest.approx(5.0, rel=0.01)
     assert found["freshness/watermark_age"] == 3
-    assert found["freshness/undated"] == 2
+    assert found["freshness/undated"] == 3
 
 
 @settings(deadline=None)

@@ -19,7 +19,7 @@ from rec_summary.series.exports.claims import Claims, unusable
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
 
 
 class ExportDirectory:

@@ -7,6 +7,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.quality.clicks import clean
+from tests.support.laws import assert_equal_states
 
 
 @pytest.fixture(params=[1e-4, 0.03, 0.5, 0.9999], scope="module")
@@ -46,6 +48,30 @@ def test_reliability_is_near_that_of_scikit_learn(stream):
     found = score_quality.reliability(state.order, 5)
     np.testing.assert_allclose(found.predicted, predicted, rtol=0.01)
     np.testing.assert_allclose(found.observed, observed, rtol=0.1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_parts_of_a_batch_count_as_batches(weighted):
+    random = np.random.default_rng(12)
+    scores, labels = random.random(60), random.random(60) < 0.4
+    weights = random.integers(0, 9, 60) / 4 if weighted else None
+    at = random.permutation(60)
+    batch = ClickQuality(64).prepare(clean(scores, labels, weights)).cut(at)
+    parts = np.split(at, [1, 25])
+    for part, places in zip(batch.split([0, 1, 25]), parts, strict=True):
+        state, expected = ClickQuality(64), ClickQuality(64)
+        state.count(part)
+        expected.update(scores[places], labels[places], weights[places] if weighted else None)
+        assert_equal_states(state, expected)
+
+
+def test_a_bin_has_two_cells_and_precisions_are_part_of_the_state():
+    state = ClickQuality(64, precisions=(1, 0.5))
+    assert state.order.cells == 128
+    assert ClickQuality.from_arrays(state.arrays()).precisions == (1.0, 0.5)
+    for wrong in ((0.5, 0.0), (1.5,)):
+        with pytest.raises(ValueError, match="precisions is invalid"):
+            ClickQuality(64, precisions=wrong)
 
 
 def test_the_rate_of_non_clicks_is_part_of_the_state(stream):

@@ -3,13 +3,14 @@ import warnings
 import numpy as np
 import pytest
 
+from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.clicks import REASONS, clean
+from rec_summary.metrics.quality.clicks import REASONS, clean, integer_ids
 
 
 def test_a_sound_batch_is_kept_whole():
     batch = clean(np.float32([[0.0], [0.25], [1.0]]), [[0], [1], [1]])
-    assert batch.scores.tolist() == [0.0, 0.25, 1.0]
+    assert batch.scores.tolist() == batch.exact.tolist() == [0.0, 0.25, 1.0]
     assert batch.labels.tolist() == [False, True, True]
     assert batch.weights is None
     assert batch.kept is None
@@ -17,20 +18,20 @@ def test_a_sound_batch_is_kept_whole():
 
 
 def test_what_cannot_be_counted_is_refused_by_reason():
-    scores = [0.5, np.nan, -0.1, 1.5, 1e300, 0.5, 0.5, 0.5, 0.5, 0.5, np.nan]
-    labels = [1.0, 1, 0, 1, 1, 1.5, np.nan, 0, 1, 1, 7]
-    weights = [1.0, 1, 1, 1, 1, 1, 1, -1, np.inf, np.nan, 1]
+    scores = [0.1, np.nan, -0.1, 1.5, 1e300, 0.5, 0.5, 0.5, 0.5, 0.5, np.nan, 0.5]
+    labels = [1.0, 1, 0, 1, 1, 1.5, np.nan, 0, 1, 1, 7, -0.5]
+    weights = [1.0, 1, 1, 1, 1, 1, 1, -1, np.inf, np.nan, 1, 1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         batch = clean(scores, labels, weights)
     assert dict(zip(REASONS, batch.refused.tolist(), strict=True)) == {
         "score is NaN": 2,
         "score outside [0, 1]": 3,
-        "label outside [0, 1]": 2,
+        "label outside [0, 1]": 3,
         "weight not usable": 3,
     }
-    assert batch.scores.tolist() == [0.5]
-    assert batch.kept.tolist() == [0]
+    assert (batch.scores.tolist(), batch.exact.tolist()) == ([np.float32(0.1)], [0.1])
+    assert (batch.kept.tolist(), batch.labels.tolist()) == ([0], [True])
     assert clean([np.nan], [1]).refused.tolist() == [1, 0, 0, 0]
 
 
@@ -44,6 +45,24 @@ def test_weights_are_rounded_to_what_adds_exactly():
     assert np.abs(weights - [0.1, 2.0**-20]).max() <= 2.0**-21
     assert ((weights * 2**20) % 1 == 0).all()
     assert clean([0.5], [1], [2**20]).weights.tolist() == [2**20]
+
+
+def test_scores_are_rounded_to_single_precision_and_kept():
+    batch = clean([0.1, 0.2], [1, 0])
+    assert (batch.scores.tolist(), batch.exact.tolist()) == (
+        np.float32([0.1, 0.2]).tolist(),
+        [0.1, 0.2],
+    )
+
+
+def test_ids_are_integers_or_hashed_strings():
+    names = np.array([["a"], ["b"]])
+    assert integer_ids("users", names, 2).tolist() == hash_strings(names).ravel().tolist()
+    assert integer_ids("users", [[3, 4]], 2).tolist() == [3, 4]
+    with pytest.raises(TypeError, match=r"users is invalid.*integers or strings"):
+        integer_ids("users", [0.5], 1)
+    with pytest.raises(ValueError, match=r"users is invalid.*2 values.*3, one for each"):
+        integer_ids("users", [1, 2], 3)
 
 
 def test_an_empty_batch_is_one():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from rec_summary.metrics.exact_sum import ExactSum
-from rec_summary.metrics.quality.log_loss import LogLoss
+from rec_summary.metrics.quality.clicks import clean
+from rec_summary.metrics.quality.log_loss import LogLoss, loss_sums
 from tests.support.click_streams import calibrated
 
 
@@ -56,8 +57,9 @@ def test_a_wrong_certainty_costs_a_lot_but_not_everything():
 
 
 def test_what_is_refused_is_counted_and_changes_nothing():
-    state = counted([0.5, math.nan, 0.25], [1, 1, 0])
-    assert state.refused.sum() == 1
+    state = counted([0.5, math.nan], [1, 1])
+    state.update([0.25, 2.0], [0, 1])
+    assert state.refused.tolist() == [1, 1, 0, 0]
     assert (state.weight, state.clicks, state.calibration()) == (2, 1, 0.75)
 
 
@@ -85,7 +87,23 @@ def test_other_clipping_does_not_merge():
         LogLoss().merge(LogLoss(1e-6))
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, 0.2, math.nan])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_of_parts_are_those_of_each_part_alone(weighted):
+    random = np.random.default_rng(2)
+    scores, labels = random.random(50), random.random(50) < 0.4
+    weights = random.integers(0, 9, 50) / 4 if weighted else None
+    state, starts = LogLoss(), [0, 1, 20]
+    batch = clean(scores, labels, weights)
+    columns = (*state.terms(batch), batch.labels, batch.weights)
+    parts = [slice(0, 1), slice(1, 20), slice(20, 50)]
+    expected = [
+        loss_sums(*(None if column is None else column[part] for column in columns))[0]
+        for part in parts
+    ]
+    assert loss_sums(*columns, starts) == expected
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, 0.11, math.nan])
 def test_other_epsilons_are_refused(epsilon):
     with pytest.raises(ValueError, match="epsilon is invalid"):
         LogLoss(epsilon)
@@ -106,7 +124,7 @@ def test_sums_below_0_are_refused(name):
 
 
 def test_more_clicks_than_examples_are_refused():
-    arrays = counted([0.5, 0.5], [1, 1]).arrays()
+    arrays = counted([0.5, 0.5], [1, 1], [2, 2]).arrays()
     arrays["weights.units"] = counted([0.5], [1]).arrays()["weights.units"]
     with pytest.raises(ValueError, match="no more clicks than weight"):
         LogLoss.from_arrays(arrays)

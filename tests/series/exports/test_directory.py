@@ -30,6 +30,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
         directory.claim(["a/b"])
         with directory.replacing("a/b/file") as file:
             file.write(b"data")
+        assert (tmp_path / "logs" / "a" / "b" / "file").read_bytes() == b"data"
         assert directory.has("a/b")
         assert not directory.has("c")
         directory.remove_empty(["c/d"])
@@ -57,7 +58,42 @@ def test_nothing_is_removed_from_where_the_process_works(
     monkeypatch.chdir(tmp_path)
     with ExportDirectory(str(tmp_path / "logs")) as directory:
         directory.remove_empty(["gone/run"])
+        assert not directory.has("gone/run")
     assert (tmp_path / "run").is_dir()
+
+
+def test_directories_that_were_made_in_vain_are_removed(tmp_path: Path) -> None:
+    with ExportDirectory(str(tmp_path)) as directory:
+        with directory.made("kept"):
+            pass
+        for run in ("kept/a/b", "new/a"):
+            what = f"the run directory.*{tmp_path / run}"
+            with pytest.raises(DestinationError, match=what), directory.made(run):
+                raise OSError("the disk is full")
+    assert {path.name for path in tmp_path.rglob("*") if path.is_dir()} == {"kept"}
+
+
+@pytest.mark.parametrize("run", ["..", "a/../b", "./a", "a//b", "/a", "a/", "file", "link"])
+def test_what_is_no_directory_below_is_refused(tmp_path: Path, run: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with (
+        ExportDirectory(str(tmp_path)) as directory,
+        pytest.raises(DestinationError, match="the run directory is invalid"),
+    ):
+        directory.has(run)
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/logs", "file"])
+def test_only_a_local_directory_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    what = rf"the directory of the export is invalid\. Received: '?{path}.*Expected: a.* directory"
+    with pytest.raises(DestinationError, match=what):
+        ExportDirectory(path).__enter__()
 
 
 def test_a_link_that_appears_while_a_directory_is_made_is_not_followed(
