@@ -25,6 +25,9 @@ def test_counts_merge_in_any_order_and_split(a, b, c) -> None:
     assert whole.masked == sum(masked for masked, _ in a + b)
     assert whole.missing == sum(missing for _, missing in a + b)
     parts = counted(a)
+    parts.update(*np.array(b, np.bool_).reshape(-1, 2).T)
+    assert_equal_states(parts, whole)
+    parts = counted(a)
     parts.merge(counted(b))
     assert_equal_states(parts, whole)
 

@@ -48,6 +48,14 @@ def test_what_is_no_number_is_refused():
     assert (errors.refused, errors.weight, errors.rmse()) == (5, 2, math.sqrt(0.5))
     errors.update([1e150, 2.0], [-1e150, 2], [0, 2**20])
     assert (errors.refused, errors.weight) == (5, 2 + 2**20)
+    errors.update([1, 2, 3, 4], [1.1e150, 2, -np.inf, 4], [1, 2**20 + 1, 1, 0.5])
+    assert (errors.refused, errors.weight) == (8, 2.5 + 2**20)
+
+
+def test_columns_of_another_size_are_mistakes():
+    for columns in (([1, 2], [1]), ([1, 2], [1, 2], [1])):
+        with pytest.raises(ValueError, match="is invalid"):
+            RatingErrors().update(*columns)
 
 
 def test_without_a_rating_it_is_nan():

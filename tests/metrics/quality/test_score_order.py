@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.score_cells import ONE, around, keys_of, widths_of
-from rec_summary.metrics.quality.score_order import ScoreOrder, _cuts, _gathered
+from rec_summary.metrics.quality.score_order import ScoreOrder, _cuts, _gathered, _joined
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
 from tests.support.laws import assert_independent
 
@@ -128,7 +128,7 @@ def one_by_one(marks, codes, weights, cells):
     seed=st.integers(0, 2**32),
     examples=st.sampled_from([0, 20, 900]),
     others=st.sampled_from([0, 5, 900]),
-    spread=st.sampled_from([0.01, 3.0, 8.0]),
+    spread=st.sampled_from([0.01, 1.0, 3.0, 8.0]),
     middle=st.sampled_from([0, -2, -30]),
     is_high=st.booleans(),
     clicks=st.booleans(),
@@ -213,6 +213,76 @@ def test_cells_end_where_a_cell_covers_a_whole_segment(seed, size, bits, most):
     joints = codes[1:] ^ codes[:-1] | widths[:-1]
     found = _cuts(codes, widths, joints, shares, most)
     assert found.tolist() == cut_one_by_one(codes.tolist(), shares.tolist(), most)
+
+
+def pairs_one_by_one(codes, negatives, positives):
+    """Returns the share of pairs in the right order and half that of unknown ones, in Python."""
+    ends = [(code - (code & -code), code + (code & -code) - 1) for code in codes]
+    right = unknown = 0.0
+    for click, (first, last) in enumerate(ends):
+        for other, (lowest, highest) in enumerate(ends):
+            pairs = positives[click] * negatives[other]
+            right += pairs * (1.0 if highest < first else 0.0 if last < lowest else 0.5)
+            is_known = highest < first or last < lowest or (click == other and last == first + 1)
+            unknown += 0.0 if is_known else pairs
+    total = sum(negatives) * sum(positives)
+    return right / total, 0.5 * unknown / total
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32), size=st.integers(1, 20), bits=st.sampled_from([4, 7, 62]))
+def test_pairs_of_cells_that_overlap_are_unknown(seed, size, bits):
+    random = np.random.default_rng(seed)
+    singles = random.integers(1 << bits, size=size, dtype=np.uint64) | ONE
+    codes = np.unique(around(singles, random.integers(bits // random.integers(1, bits), size=size)))
+    weights = random.integers(0, 4, (2, len(codes))).astype(float)
+    assume(weights.any(axis=1).all())
+    arrays = {"cells": np.array(64), "seen": np.array(0), "codes": codes}
+    order = ScoreOrder.from_arrays(
+        arrays | dict(zip(("negatives", "positives"), weights, strict=True))
+    )
+    assert order.auc() == pytest.approx(pairs_one_by_one(codes.tolist(), *weights.tolist()))
+
+
+def joined_one_by_one(codes, weights, cells):
+    """Returns what `_joined` returns, as a list of code and weights, in plain Python."""
+    factors = [1.0 / (sum(row) or 1.0) for row in weights]
+    sums = list(zip(*map(itertools.accumulate, weights), strict=True))
+    shares = [negatives * factors[0] + positives * factors[1] for negatives, positives in sums]
+    most = 12 / cells
+    while sum(cut_one_by_one(codes, shares, most)) >= 0.75 * cells:
+        most *= 2
+    cut = [*cut_one_by_one(codes, shares, most), True]
+    ends = [place for place, is_end in enumerate(cut) if is_end]
+    found = []
+    for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False):
+        members = codes[start : end + 1]
+        lowest = min(code - (code & -code) for code in members)
+        highest = max(code + (code & -code) - 1 for code in members)
+        bits = (lowest ^ highest).bit_length()
+        code = (lowest >> bits << bits) + (1 << bits >> 1)
+        found.append([code, *(sum(row[start : end + 1]) for row in weights)])
+    return found
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.integers(2, 90),
+    bits=st.sampled_from([8, 20, 63]),
+    cells=st.sampled_from([4, 8, 64]),
+    clicks=st.integers(0, 1),
+)
+def test_joined_cells_are_the_smallest_around_their_members(seed, size, bits, cells, clicks):
+    random = np.random.default_rng(seed)
+    singles = random.integers(1 << bits, size=size, dtype=np.uint64) | ONE
+    codes = np.unique(around(singles, random.integers(bits // random.integers(1, bits), size=size)))
+    assume(len(codes) > 1)
+    weights = (random.integers(0, 9, (2, len(codes))) * [[1], [clicks]]).astype(float)
+    found, sums = _joined(codes, weights, cells)
+    joined = [[code, *pair] for code, pair in zip(found.tolist(), sums.T.tolist(), strict=True)]
+    assert joined == joined_one_by_one(codes.tolist(), weights.tolist(), cells)
+    assert len(joined) <= cells
 
 
 @pytest.mark.parametrize("weight", [1.0, 2.0**-10])
