@@ -65,7 +65,8 @@ def joints_of(codes: Codes) -> Levels:
 def around(codes: Codes, levels: Levels) -> Codes:
     """Returns the cell around each cell that has this level, which is not below its own."""
     bits = ONE << levels.astype(np.uint64)
-    return (codes & ~(bits - ONE)) | bits
+    cells: Codes = (codes & ~(bits - ONE)) | bits
+    return cells
 
 
 def starts_of(*sorted_values: Array) -> Places:

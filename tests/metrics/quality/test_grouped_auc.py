@@ -190,14 +190,14 @@ def test_the_sample_does_not_depend_on_how_ids_are_given():
 def test_users_without_both_kinds_of_labels_have_no_auc():
     state = UserScores()
     assert math.isnan(state.gauc().value)
-    state.update([1, 1, 2], [0.1, 0.2, 0.3], [1, 1, 0])
+    state.update([1, 1, 2, 2], [0.1, 0.2, 0.3, 1.5], [1, 1, 0, 1])
     result = state.gauc()
     assert math.isnan(result.value)
     assert (result.users, result.sampled) == (0, 2)
     state.update([2, 3, 3], [0.5, 0.1, np.nan], [1, 0, 1])
     result = state.gauc()
     assert (result.value, result.users, result.sampled) == (1.0, 1, 3)
-    assert state.refused.tolist() == [1, 0, 0, 0]
+    assert state.refused.tolist() == [1, 1, 0, 0]
 
 
 def test_mistakes_are_reported():
@@ -237,6 +237,14 @@ def test_nonsense_is_refused(name, change):
     arrays[name] = change(arrays[name])
     with pytest.raises(ValueError, match=r"is invalid\. Received"):
         UserScores.from_arrays(arrays)
+
+
+def test_without_weights_each_example_has_the_weight_1():
+    users, scores, labels = stream(np.random.default_rng(6), 50)
+    state, weighted = UserScores(), UserScores()
+    state.update(users, scores, labels)
+    weighted.update(users, scores, labels, np.ones(len(users)))
+    assert states_equal(state, weighted)
 
 
 def test_users_may_be_strings():
