@@ -1,7 +1,7 @@
 """The command line, and how each sub-command runs: sources, URLs, errors, signals, `-q` and `-v`.
 
 Commands read URLs by ranges. For a destination at a URL, a command writes to a temporary
-directory, which is put to the URL afterwards; with `--follow`, every 15 seconds as well.
+directory, which is put to the URL afterwards.
 """
 
 from __future__ import annotations
@@ -131,11 +131,11 @@ class RecordsCommand(click.Command):
         target = params.get(self._writes or "") or (source if self._writes_beside else None)
         if self._writes is None or not isinstance(target, Url):
             return None
+        if params.get("follow"):
+            raise click.UsageError("--follow needs a local DEST; copy it from there")
         self._check_destination(source, target)
         upload = Upload(_temporary(target, stack), target)
         params[self._writes] = upload.directory
-        if params.get("follow"):
-            stack.enter_context(upload.kept_up())
         return upload
 
     def _check_destination(self, source: str, target: Url) -> None:

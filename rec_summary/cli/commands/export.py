@@ -27,7 +27,6 @@ from rec_summary.cli.output import (
     progress_shown,
     say,
     size_of,
-    with_urls,
 )
 from rec_summary.errors import three_part
 from rec_summary.series import DASHBOARDS
@@ -46,7 +45,7 @@ Examples:
   rec-summary export records logs --tags '^loss' --max-points 2000
   rec-summary export records tables --format parquet
   rec-summary export records dataset --format parquet --follow
-  rec-summary export s3://bucket/records s3://bucket/logs --follow
+  rec-summary export s3://bucket/records s3://bucket/logs
 """
 _TENSORBOARD: Final = "http://localhost:6006/"
 _DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not None or False
@@ -194,8 +193,6 @@ def _check_combination(given: Mapping[str, Any]) -> None:
                 raise click.UsageError(f"{option} cannot be combined with {what}")
     if given["every"] is not None and not is_dataset:
         raise click.UsageError("--every needs --format parquet --follow")
-    if is_dataset and with_urls(given["destination"]) != given["destination"]:
-        raise click.UsageError("--format parquet --follow needs a local DEST; copy it from there")
     destination = given["destination"]
     # Spark and Dask name directories of Parquet files like that.
     of_files = (".csv", ".jsonl") if form == "parquet" else (".csv", ".jsonl", ".parquet")

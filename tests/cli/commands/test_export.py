@@ -373,8 +373,9 @@ def test_options_that_exclude_each_other(
     assert words in flat(done.output)
 
 
-def test_a_dataset_is_not_written_to_a_url(source: Path) -> None:
-    done = CliRunner().invoke(export, [str(source), "memory://bucket/out", *_DATASET])
+@pytest.mark.parametrize("options", [("--follow",), _DATASET])
+def test_what_follows_is_not_written_to_a_url(source: Path, options: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(export, [str(source), "memory://bucket/out", *options])
     assert done.exit_code == 2
     assert "needs a local DEST" in flat(done.output)
 
