@@ -15,10 +15,9 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered,
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.lineage import lineage_of
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords, newest_part
-from rec_summary.series.options import MOST_SUB_RUNS, ExportOptions, Selection, matching_runs
+from rec_summary.series.options import ExportOptions, Selection, matching_runs
 from rec_summary.series.overview.rows import shows_life
 from rec_summary.series.overview.statistics import HEALTH, ScalarSummary
-from rec_summary.series.ranks.summary import RankPoint, RankSummary
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import RankScalars
 from rec_summary.series.runs.writers import Writers
@@ -57,8 +56,7 @@ class Tail:
             runs: A pattern for `fnmatch`: only these runs.
             tags: A regular expression: only tags in which it is found.
             since: Only values from here on, as in `ExportOptions`.
-            ranks: The ranks that are shown one by one, as in `ExportOptions`. Of more than eight
-                ranks, what they have in common is shown with the first one as well.
+            ranks: The ranks that are shown, as in `ExportOptions`.
             patience: As in `NewRecords`.
 
         Raises:
@@ -72,7 +70,6 @@ class Tail:
         self._poller = RunPoller(source)
         self._new = NewRecords(self.report, patience=patience)
         self._writers: dict[str, Writers] = {}  # by the path of the run
-        self._summaries: dict[str, RankSummary] = {}  # of runs of many ranks, by their path
         # By the names of runs: what a run states, and when its last record came.
         self._states: dict[str, tuple[Run, RunState, float]] = {}
         self._runs = runs
@@ -107,7 +104,6 @@ class Tail:
             yield from self._scalars(run, files)
             if run.path in self.skipped and not self._has_scalars(run):
                 del self.skipped[run.path], self._writers[run.path]
-                self._summaries.pop(run.path, None)
                 for file in files:
                     self._new.skip(file, 0)
                 yield from self._scalars(run, files)
@@ -131,50 +127,28 @@ class Tail:
         keys = sorted(self.series, key=lambda key: (*key[:2], key[2].startswith(HEALTH), key[2]))
         return [self.series[key] for key in keys]
 
-    def _in_common(self, point: RankPoint) -> Columns:
-        """Returns what ranks have in common at a step, as far as its tags are selected."""
-        scalars = {tag: value for tag, value in point.values.items() if self.selection.tag(tag)}
-        count = len(scalars)
-        return Columns(
-            *(tuple(scalars), np.arange(count), np.full(count, point.step)),
-            *(np.full(count, point.wall_time), np.array(list(scalars.values()))),
-        )
-
     def _has_scalars(self, run: Run) -> bool:
         names = {writer.name(valid(run.name)) for writer in self._writers[run.path].writers}
         return any(name in names for name, *_ in self.series)
 
     def _scalars(self, run: Run, files: Sequence[RecordFile]) -> Iterator[RankScalars]:
-        """Yields the new scalars of the summary files of a run."""
+        """Reads what is new in the files of a run."""
         name, writers = valid(run.name), self._writers.setdefault(run.path, Writers())
         newest = {file.name.rank: file for file in files}  # the last one of each rank
-        if len(newest) > MOST_SUB_RUNS:
-            self._summaries.setdefault(run.path, RankSummary())
-        summary = self._summaries.get(run.path)
         for file in files:
-            batches = self._read(file, newest[file.name.rank], writers, summary)
-            for columns in gathered(batches):
+            for columns in gathered(self._read(file, newest[file.name.rank], writers)):
                 writer = writers.known(file)
                 if self.selection.rank(writer.rank, run.ranks):
                     place = writer.name(name), writer.rank
                     yield RankScalars(*place, self._add(place, columns))
-        if summary is not None:
-            place = name, run.ranks[0]
-            for columns in gathered(map(self._in_common, summary.points(len(newest)))):
-                yield RankScalars(*place, self._add(place, columns))
 
-    def _read(
-        self, file: RecordFile, newest: RecordFile, writers: Writers, summary: RankSummary | None
-    ) -> Iterator[Columns]:
+    def _read(self, file: RecordFile, newest: RecordFile, writers: Writers) -> Iterator[Columns]:
         # The newest file says when a process recorded for the last time.
         after = -math.inf if file == newest else self.selection.since.wall_time
         for batch in self._new.batches((file,), after, newest):
-            if batch.kind != SUMMARY:
-                continue
-            writer = writers.of(file, batch)
-            if summary is not None and writer.number == 1:
-                summary.take(writer.rank, batch)
-            yield batch.select(self.selection, (SCALAR,)).scalars()
+            if batch.kind == SUMMARY:
+                writers.of(file, batch)
+                yield batch.select(self.selection, (SCALAR,)).scalars()
 
     def _add(self, run: tuple[str, int], columns: Columns) -> Columns:
         """Adds scalars to their series; returns those for whose series there was room."""
