@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rec_summary.errors import ArgumentError, DestinationError, os_errors_as, three_part
 from rec_summary.records.files import write_atomically
@@ -217,18 +218,11 @@ def _plausible(window: bytes, remaining: int, most: int) -> Iterator[int]:
     count = min(len(window) - framing.HEADER_BYTES + 1, most)
     if count <= 0:
         return
-    data = np.frombuffer(window, dtype=np.uint8)
-    offsets = np.arange(count, dtype=np.int64)
-    # The upper bytes of a length are zero: that alone leaves few places.
-    empty = np.ones(count, dtype=bool)
-    for byte in range(4, 8):
-        empty &= data[byte : byte + count] == 0
-    offsets = offsets[empty]
-    lengths = np.zeros(len(offsets), dtype=np.int64)
-    for byte in range(4):
-        lengths |= data[offsets + byte].astype(np.int64) << (8 * byte)
-    # No event is empty; without this, every zero would be checked.
-    fits = (lengths > 0) & (lengths + framing.OVERHEAD_BYTES <= remaining - offsets)
+    words: npt.NDArray[np.uint32] = np.ndarray((count + 4,), "<u4", window, 0, (1,))
+    lower, upper = words[:count], words[4:]
+    # The upper bytes of a length are zero, and no event is empty: that alone leaves few places.
+    offsets = np.flatnonzero((upper == 0) & (lower != 0))
+    fits = lower[offsets].astype(np.int64) + framing.OVERHEAD_BYTES <= remaining - offsets
     yield from offsets[fits].tolist()
 
 
