@@ -74,10 +74,6 @@ class RecordName:
     last: int | None = None
     generation: int = 0
 
-    def __post_init__(self) -> None:
-        assert self.stamp >= 0
-        assert self.rank >= 0
-
     def __str__(self) -> str:
         suffix = self.suffix if self.kind is Kind.SUMMARY else self.kind.value
         mark = "" if self.last is None else f".compacted-{self.last}-{self.generation:04}"

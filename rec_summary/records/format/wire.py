@@ -42,18 +42,16 @@ def varint(number: int) -> bytes:
     return bytes(parts)
 
 
-def read_varint(data: bytes, at: int, end: int, *, shortest: bool = False) -> tuple[int, int]:
+def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Reads an integer; returns it and the offset after it.
 
     Args:
         data: The bytes.
         at: The offset of its first byte.
         end: The offset at which the message ends.
-        shortest: Whether only the shortest form is accepted, as protobuf writes it.
 
     Returns:
-        `(-1, end)` if it does not end before `end` or within ten bytes, or is not in the
-        shortest form.
+        `(-1, end)` if it does not end before `end` or within ten bytes.
     """
     value = shift = 0
     while at < end and shift < 70:
@@ -61,7 +59,7 @@ def read_varint(data: bytes, at: int, end: int, *, shortest: bool = False) -> tu
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (-1, end) if shortest and shift and not byte else (value, at)
+            return value, at
         shift += 7
     return -1, end
 

@@ -89,14 +89,12 @@ def test_varints_are_read_as_they_are_written(number, before, behind):
     start = len(before)
     stop = start + len(encoded)
     assert wire.read_varint(data, start, len(data)) == (number, stop)
-    assert wire.read_varint(data, start, len(data), shortest=True) == (number, stop)
     assert wire.read_varint(data, start, stop - 1) == (-1, stop - 1)
 
 
 def test_varints_in_a_longer_form_and_without_an_end():
     assert wire.read_varint(b"\x81\x00", 0, 2) == (1, 2)
-    assert wire.read_varint(b"\x81\x00", 0, 2, shortest=True) == (-1, 2)
-    assert wire.read_varint(b"\x00", 0, 1, shortest=True) == (0, 1)
+    assert wire.read_varint(b"\x00", 0, 1) == (0, 1)
     assert wire.read_varint(b"\x80" * 20, 0, 20) == (-1, 20)
     assert wire.read_varint(b"", 0, 0) == (-1, 0)
 
@@ -115,6 +113,5 @@ def test_varints_in_a_longer_form_and_without_an_end():
         (b"\x80" * 10 + b"\x01", 1, 11, (2**63, 11)),
     ],
 )
-@pytest.mark.parametrize("shortest", [False, True])
-def test_varints_at_the_limits(data, at, end, found, shortest):
-    assert wire.read_varint(data, at, end, shortest=shortest) == found
+def test_varints_at_the_limits(data, at, end, found):
+    assert wire.read_varint(data, at, end) == found
