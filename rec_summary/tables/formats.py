@@ -80,7 +80,6 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 _LINEAGE: Final = "lineage"
 _WITHOUT_TABLE: Final = ("image", "tensor", "loss_landscape")
 _SCALARS_AT_ONCE: Final = 16_384
-_ROWS_AT_ONCE: Final = 1024
 _RECORDS_AT_ONCE: Final = 128  # whose histograms are converted together; more take much memory
 _MOST_EXACT: Final = 1 << 53  # larger integers are rounded in a float64
 _ROW_GROUP_BYTES: Final = 1 << 24  # of a Parquet file
@@ -164,13 +163,15 @@ def export_tables(
     what, printed = "the directory of the tables", printable(destination)
     with os_errors_as(DestinationError, what, printed, "one that can be written to"):
         os.makedirs(destination, exist_ok=True)
-        with _Tables(destination, form) as tables:
+        with contextlib.ExitStack() as files:
+            tables = _Tables(destination, form, files)
             _write_values(chosen, selection, report, tables, reader, progress)
             if not report.records:
                 received = verbatim(f"{report.files} files without a readable record")
                 raise SourceError(
                     three_part("the source of records", received, "at least one record")
                 )
+            tables.finish()
     return TableReport(tables.written, report.problems, report.problem_count, report.unknown)
 
 
@@ -248,35 +249,29 @@ def _type_of(values: Sequence[Any]) -> str:
 class _Tables:
     """The tables of an export.
 
-    A table begins with its first row. All files are replaced at the end.
+    A table begins with its first row. All files are replaced when `files` is closed.
 
     Attributes:
         written: The number of rows of each file.
         schemas: The columns of each table, and their types.
     """
 
-    def __init__(self, directory: str, form: str) -> None:
+    def __init__(self, directory: str, form: str, files: contextlib.ExitStack) -> None:
         self.written: collections.Counter[str] = collections.Counter()
         self.schemas = dict(SCHEMAS)
         self._directory = directory
         self._form = form
         self._tables: dict[str, _TextFile | _ParquetFile] = {}
-        self._files = contextlib.ExitStack()
+        self._files = files
         self._series = ("", 0)  # the run and the rank of the scalars that are held
         self._scalars: list[Columns] = []
         self._held = 0
 
-    def __enter__(self) -> _Tables:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if error[0] is not None:
-            self._files.__exit__(*error)
-            return
-        with self._files:
-            self._release()
-            for table in self._tables.values():
-                table.finish()
+    def finish(self) -> None:
+        """Writes what is held."""
+        self._release()
+        for table in self._tables.values():
+            table.finish()
 
     def write(self, table: str, rows: Sequence[Row]) -> None:
         self._begun(table).write(rows)
@@ -403,15 +398,14 @@ class _ParquetFile:
         _, parquet = require_pyarrow()
         self._schema = arrow_schema(schema)
         self.writer = parquet.ParquetWriter(file, self._schema)
-        self._rows: list[Row] = []
         self._group: list[Any] = []
         self._nbytes = 0
 
     def write(self, rows: Sequence[Row]) -> None:
         """Adds rows; a column that a row lacks is missing in the table."""
-        self._rows += rows
-        if len(self._rows) >= _ROWS_AT_ONCE:
-            self._convert()
+        arrow, _ = require_pyarrow()
+        columns = [self._column(rows, field.name, field.type) for field in self._schema]
+        self._append(arrow.Table.from_arrays(columns, schema=self._schema))
 
     def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
         """Adds a row for each scalar."""
@@ -421,21 +415,15 @@ class _ParquetFile:
 
     def finish(self) -> None:
         """Writes what is held."""
-        self._convert()
-        self._write_group()
+        if self._group:
+            self._write_group()
 
-    def _convert(self) -> None:
+    def _column(self, rows: Sequence[Row], name: str, kind: Any) -> Any:
         arrow, _ = require_pyarrow()
-        columns = [self._column(field.name, field.type) for field in self._schema]
-        self._append(arrow.Table.from_arrays(columns, schema=self._schema))
-        self._rows = []
-
-    def _column(self, name: str, kind: Any) -> Any:
-        arrow, _ = require_pyarrow()
-        cells: list[Any] = [row.get(name) for row in self._rows]
+        cells: list[Any] = [row.get(name) for row in rows]
         if arrow.types.is_string(kind):
             cells = [None if cell is None else str(cell) for cell in cells]
-        if not cells or not arrow.types.is_list(kind):
+        if not arrow.types.is_list(kind):
             return arrow.array(cells, kind)
         offsets = np.cumsum([0, *map(len, cells)], dtype=np.int32)
         return arrow.ListArray.from_arrays(offsets, np.concatenate(cells), kind)
@@ -448,9 +436,7 @@ class _ParquetFile:
 
     def _write_group(self) -> None:
         arrow, _ = require_pyarrow()
-        table = arrow.concat_tables(self._group)
-        if table.num_rows:
-            self.writer.write_table(table)
+        self.writer.write_table(arrow.concat_tables(self._group))
         self._group, self._nbytes = [], 0
 
 

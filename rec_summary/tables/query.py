@@ -151,20 +151,18 @@ def sort_rows(
     Numbers come before text, in descending order after it. Rows without a value, or with NaN, are
     last in either order.
     """
+    places = [(_place(row.get(name)), row) for row in rows]
+    present = [(place, row) for place, row in places if place is not None]
+    present.sort(key=operator.itemgetter(0), reverse=descending)
+    return [row for _, row in present] + [row for place, row in places if place is None]
 
-    def missing(row: Mapping[str, Any]) -> bool:
-        number = _number(row.get(name))  # a text may say `nan`, which has no place in an order
-        return row.get(name) is None or (number is not None and math.isnan(number))
 
-    def key(row: Mapping[str, Any]) -> tuple[bool, float, str]:
-        value = row[name]
-        number = _number(value)
-        return (number is None, 0.0 if number is None else number, str(value))
-
-    table = list(rows)
-    present = [row for row in table if not missing(row)]
-    present.sort(key=key, reverse=descending)
-    return [*present, *(row for row in table if missing(row))]
+def _place(value: Any) -> tuple[bool, float, str] | None:
+    """Returns what decides the place of a value in an order; None if it has no place."""
+    number = _number(value)
+    if value is None or (number is not None and math.isnan(number)):  # a text may say `nan`
+        return None
+    return number is None, number or 0.0, str(value)
 
 
 def _number(value: Any) -> float | None:

@@ -236,7 +236,6 @@ def test_many_rows_are_the_rows_of_the_values(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(formats, "_SCALARS_AT_ONCE", 7)
-    monkeypatch.setattr(formats, "_ROWS_AT_ONCE", 3)
     monkeypatch.setattr(formats, "_ROW_GROUP_BYTES", 500)
     for rank in (0, 1):
         events = [
