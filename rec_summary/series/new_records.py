@@ -18,8 +18,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Final
 
 import numpy as np
@@ -89,38 +88,31 @@ class _KnownFile:
     since: float = math.inf
 
 
+@dataclass(eq=False)
 class NewRecords:
     """Reads the new records of files, each from where reading stopped the last time.
 
     At damage in the newest file of a writer, reading stops for a while and tries again. Damage
     is reported once. Behind damage that makes the rest of a file unreadable, reading tries again
     when the file has changed.
+
+    Attributes:
+        report: Counts records and takes problems.
+        frames: As in `EventReader`.
+        patience: How long to wait at damage in the newest file, in seconds.
+        clock: Returns the time, in seconds.
+        scanned: What `scan_together` returned; used for files that have not changed.
     """
 
-    def __init__(
-        self,
-        report: Report,
-        *,
-        frames: bool = False,
-        patience: float = PATIENCE_SECS,
-        clock: Callable[[], float] = time.monotonic,
-        scanned: Mapping[str, ScannedFile] = MappingProxyType({}),
-    ) -> None:
-        """Creates a reader that begins at the start of every file.
-
-        Args:
-            report: Counts records and takes problems.
-            frames: As in `EventReader`.
-            patience: How long to wait at damage in the newest file, in seconds.
-            clock: Returns the time, in seconds.
-            scanned: What `scan_together` returned; used for files that have not changed.
-        """
-        self._scanned = scanned
-        self._report = report
-        self._frames = frames
-        self._patience = patience
-        self._clock = clock
-        self._files: collections.defaultdict[str, _KnownFile] = collections.defaultdict(_KnownFile)
+    report: Report
+    _: KW_ONLY
+    frames: bool = False
+    patience: float = PATIENCE_SECS
+    clock: Callable[[], float] = time.monotonic
+    scanned: Mapping[str, ScannedFile] = field(default_factory=dict)
+    _files: collections.defaultdict[str, _KnownFile] = field(
+        default_factory=lambda: collections.defaultdict(_KnownFile), init=False
+    )
 
     def skip(self, file: RecordFile, offset: int | None = None) -> None:
         """Skips the records that a file has now; an incomplete record is read later.
@@ -196,9 +188,9 @@ class NewRecords:
         if place.ended and not final and known.tried == status:
             return
         known.is_waiting = False
-        scanned = self._scanned.get(file.path)
+        scanned = self.scanned.get(file.path)
         with EventReader(
-            file, self._report, place.offset, frames=self._frames, scanned=scanned
+            file, self.report, place.offset, frames=self.frames, scanned=scanned
         ) as reader:
             # Another file may have taken its place since `is_replaced` was asked.
             if 0 < place.offset == place.tail[0] and not _has_tail(reader, place):
@@ -213,7 +205,7 @@ class NewRecords:
                     place.tail = (0, 0) if checksum is None else (place.offset, checksum)
                     known.compared = status
             if final and reader.unfinished is not None:
-                self._report.problem(file.path, reader.offset, reader.unfinished)
+                self.report.problem(file.path, reader.offset, reader.unfinished)
 
     def _read(
         self,
@@ -236,7 +228,7 @@ class NewRecords:
                 known.is_waiting = True
                 return
             if item.offset != reported:
-                self._report.problem(file.path, item.offset, item.text)
+                self.report.problem(file.path, item.offset, item.text)
             if item.flaw is Flaw.UNREADABLE:
                 known.unreadable = item.offset
             elif item.flaw is not Flaw.UNREACHABLE and len(place.lost) < _MOST_LOST:
@@ -273,10 +265,10 @@ class NewRecords:
 
     def _is_settled(self, file: RecordFile, offset: int, size: int) -> bool:
         """Whether damage in the newest file has been there for as long as we wait."""
-        if self._patience <= 0 or file.changed < time.time() - _RECENT_SECS:
+        if self.patience <= 0 or file.changed < time.time() - _RECENT_SECS:
             return True
-        now, known = self._clock(), self._files[file.path]
-        if now - known.since >= self._patience:
+        now, known = self.clock(), self._files[file.path]
+        if now - known.since >= self.patience:
             known.settled = known.size  # the file has been as large as that for so long
         if offset >= known.size:
             known.size, known.since = size, now

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
 
 from rec_summary.errors import ArgumentError, DestinationError, three_part
@@ -78,47 +78,34 @@ class _Followed:
     retry_at: float = math.inf
 
 
+@dataclass(eq=False)
 class Follower:
-    """The exporters of all runs; each is updated when its records have grown."""
+    """The exporters of all runs; each is updated when its records have grown.
 
-    def __init__(
-        self,
-        poller: RunPoller,
-        directory: ExportDirectory,
-        opened: Callable[[Run], Exporter],
-        report: Report,
-        stop: threading.Event,
-        *,
-        named: Callable[[str], str] = lambda name: name,
-        pattern: str | None = None,
-        committed: Callable[[], None] = lambda: None,
-        commit_secs: float | None = None,
-    ) -> None:
-        """Takes what to follow; nothing is read yet.
+    Attributes:
+        poller: Finds the runs.
+        directory: Where they are exported to, entered.
+        opened: Returns the exporter of a run, which is claimed; raises DestinationError.
+        report: Takes problems and notes.
+        stop: A long update ends when it is set.
+        named: Returns the name that a new run is exported under.
+        pattern: A pattern for `fnmatch`: only runs whose name matches.
+        committed: Called after exporters were committed.
+        commit_secs: How long after something new an exporter is committed, in seconds.
+    """
 
-        Args:
-            poller: Finds the runs.
-            directory: Where they are exported to, entered.
-            opened: Returns the exporter of a run, which is claimed; raises DestinationError.
-            report: Takes problems and notes.
-            stop: A long update ends when it is set.
-            named: Returns the name that a new run is exported under.
-            pattern: A pattern for `fnmatch`: only runs whose name matches.
-            committed: Called after exporters were committed.
-            commit_secs: How long after something new an exporter is committed, in seconds;
-                None for `COMMIT_SECS`.
-        """
-        self._watch = poller
-        self._directory = directory
-        self._opened = opened
-        self._report = report
-        self._stop = stop
-        self._named = named
-        self._pattern = pattern
-        self._committed = committed
-        self._commit_secs = COMMIT_SECS if commit_secs is None else commit_secs
-        self._interrupted = False
-        self._followed: dict[str, _Followed] = {}  # by the paths of runs
+    poller: RunPoller
+    directory: ExportDirectory
+    opened: Callable[[Run], Exporter]
+    report: Report
+    stop: threading.Event
+    _: KW_ONLY
+    named: Callable[[str], str] = lambda name: name
+    pattern: str | None = None
+    committed: Callable[[], None] = lambda: None
+    commit_secs: float = COMMIT_SECS
+    _interrupted: bool = field(default=False, init=False)
+    _followed: dict[str, _Followed] = field(default_factory=dict, init=False)  # by path
 
     def run(self, interval: float, reported: Callable[[Report], None] | None = None) -> None:
         """Exports until it is stopped, and everything for the last time.
@@ -128,10 +115,10 @@ class Follower:
             reported: Called with the report so far after each poll that exported something.
         """
         try:
-            while not self._stop.is_set():
+            while not self.stop.is_set():
                 if self.poll() and reported is not None:
-                    reported(self._report)
-                self._stop.wait(interval)
+                    reported(self.report)
+                self.stop.wait(interval)
             self.finish()
         finally:
             self.close()
@@ -139,7 +126,7 @@ class Follower:
     def poll(self) -> bool:
         """Exports what is new; returns whether there was anything new."""
         now = time.monotonic()
-        changed = self._chosen(self._watch.poll())
+        changed = self._chosen(self.poller.poll())
         paths = {run.path for run in changed}
         again = [followed.run for followed in self._followed.values() if followed.retry_at <= now]
         for run in (*changed, *(run for run in again if run.path not in paths)):
@@ -152,7 +139,7 @@ class Follower:
         if self._interrupted:
             return  # in the middle of a run: the next export completes it
         # Stopped before the first poll, it knows none of the runs that the poller has found.
-        for run in self._chosen(self._watch.runs()):
+        for run in self._chosen(self.poller.runs()):
             self._update(run, final=True)
         self._commit_until(sys.float_info.max)
 
@@ -167,12 +154,12 @@ class Follower:
         # First of all, so that no sub-run gets the name of a run.
         for run in runs:
             if run.path not in self._followed:
-                name = self._named(run.name)
+                name = self.named(run.name)
                 self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
-        runs = matching_runs(runs, self._pattern)
+        runs = matching_runs(runs, self.pattern)
         # Other exporters may have claimed some: `_update` reports it.
         with contextlib.suppress(DestinationError):
-            self._directory.claim(self._followed[run.path].run.name for run in runs)
+            self.directory.claim(self._followed[run.path].run.name for run in runs)
         return runs
 
     def _update(self, run: Run, *, final: bool) -> None:
@@ -182,21 +169,21 @@ class Follower:
         followed.run = run = dataclasses.replace(run, name=followed.run.name)
         try:
             if followed.exporter is None:
-                self._directory.claim([run.name])
-                followed.exporter = self._opened(run)
+                self.directory.claim([run.name])
+                followed.exporter = self.opened(run)
             for _ in followed.exporter.update(run, final=final):
-                if not final and self._stop.is_set():
+                if not final and self.stop.is_set():
                     self._interrupted = True
                     break
         except DestinationError as error:
             self._fail(followed, error)
             return
         if followed.exporter.is_waiting:
-            self._watch.again(run)
+            self.poller.again(run)
         if followed.retry_at < math.inf:
             followed.retry_at = math.inf
-            self._report.note(f"run {printable(run.name)}: can be written again")
-        followed.commit_at = min(followed.commit_at, time.monotonic() + self._commit_secs)
+            self.report.note(f"run {printable(run.name)}: can be written again")
+        followed.commit_at = min(followed.commit_at, time.monotonic() + self.commit_secs)
 
     def _commit_until(self, now: float) -> None:
         """Commits the exporters that are due by now."""
@@ -209,13 +196,13 @@ class Follower:
             except DestinationError as error:
                 self._fail(followed, error)
         if due:
-            self._committed()
+            self.committed()
 
     def _fail(self, followed: _Followed, error: DestinationError) -> None:
         """Drops the exporter of a run: the next try continues from its cursor."""
         if followed.retry_at == math.inf:
             what = f"the run cannot be written, and is tried again: {error}"
-            self._report.problem(followed.run.path, 0, what)
+            self.report.problem(followed.run.path, 0, what)
         followed.retry_at = time.monotonic() + _RETRY_SECS
         if followed.exporter is not None:
             followed.exporter.close()

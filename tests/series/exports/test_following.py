@@ -114,7 +114,7 @@ def test_at_the_end_all_that_the_last_poll_has_found_is_exported_and_closed(
     follower = followed.follow(pattern="b*")
     for run in ("a", "b"):
         followed.write(run, 1)
-    assert follower._watch.find()
+    assert follower.poller.find()
     followed.stop.set()
     follower.run(0.0)
     assert (followed.steps("b"), followed.commits) == ([1], 1)

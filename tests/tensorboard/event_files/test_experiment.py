@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tensorboard.plugins.hparams import metadata
 from rec_summary._pb.lineage_pb2 import EvaluationLineage
 from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
+from rec_summary.tensorboard.event_files import export
 from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -184,7 +186,8 @@ def test_cursors_that_other_programs_have_changed_are_read_again(tmp_path: Path)
 def test_a_running_tensorboard_shows_a_new_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_fast: bool
 ) -> None:
-    monkeypatch.setattr(following, "COMMIT_SECS", 0.0)
+    hasty = functools.partial(following.Follower, commit_secs=0.0)
+    monkeypatch.setattr(export, "Follower", hasty)
     records, logs = tmp_path / "records", tmp_path / "logs"
 
     def metrics() -> list[str]:
