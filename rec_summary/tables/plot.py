@@ -318,9 +318,7 @@ def _draw_band(axis: Axes, curves: Sequence[Line]) -> dict[str, Any]:
     if best is None:
         axis.plot(places, median, color="C0", linewidth=1.5, label="median of the runs")
     else:
-        label = f"best: {printable(best.run)}"
-        marker = "." if np.isfinite(best.y).sum() == 1 else ""
-        axis.plot(best.x, best.y, color="C1", linewidth=1.5, marker=marker, label=label)
+        _draw(axis, best, "C1").set_label(f"best: {printable(best.run)}")
     for text in axis.legend(fontsize="small").get_texts():
         text.set_parse_math(False)
     return {"least to greatest run": band, "middle half of the runs": middle}

@@ -312,10 +312,6 @@ class RunOutputs(abc.ABC, Generic[Output]):
         """Returns the TensorBoard run of the metrics of evaluations."""
         return self._open(self._evaluation_name())
 
-    def fit_ranks(self, run: Run) -> bool:
-        """Whether the ranks that have a sub-run are those that would get one now."""
-        return self._assigned.fit_ranks(run, self.targets)
-
     def shows(self, rank: int) -> bool:
         """Whether a rank is shown by itself, beside what all ranks have in common."""
         return self._assigned.shows(self.run, rank)

@@ -134,11 +134,7 @@ def scalars_in_memory(
                 held[key].take(held[key].buffer.add(batch))
     for scalars in held.values():
         scalars.take(scalars.buffer.end())
-    return [
-        (held[writer.rank, writer.number].writer, columns)
-        for writer in writers.writers
-        for columns in held[writer.rank, writer.number].parts
-    ]
+    return [(scalars.writer, part) for scalars in held.values() for part in scalars.parts]
 
 
 class BufferedScalars:

@@ -81,6 +81,7 @@ class _Loader(RunReader):
         several: bool,
         x: str = STEP,
     ) -> None:
+        self._names = names
         self.outputs = ServedRuns(run, names, TargetNames(several, {}), report, x)
         self._x = x
         self._totals: dict[int, Totals] = {}  # by rank
@@ -92,7 +93,7 @@ class _Loader(RunReader):
         """Whether what was read is the beginning of what there is now, and has the same names."""
         if self.is_of_several(run) and not self.outputs.targets.several:
             return False
-        if not self.outputs.fit_ranks(run):
+        if not self._names.fit_ranks(run, self.outputs.targets):
             return False
         if compacted(run, self._state):
             return False  # values that are in no file any more are known by their place
