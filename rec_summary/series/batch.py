@@ -361,7 +361,7 @@ class Record(Batch):
 
     def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Record:
         """Returns the values that are selected."""
-        if not (selection.step(self.step) and selection.time(self.wall_time)):
+        if not selection.among(self.step, self.wall_time):
             return self.of([])
         return self.of(
             [

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from rec_summary.arrays import Flags, Floats, Integers
+from rec_summary.arrays import Flags, Floats
 from rec_summary.engines.engine import Engine, parse_engine
 from rec_summary.errors import ArgumentError, three_part, verbatim
 from rec_summary.records.format.names import Kind
@@ -256,23 +256,13 @@ class Selection:
         """Whether values of a tag are selected."""
         return self._tag is None or self._tag.search(tag) is not None
 
-    def step(self, step: int) -> bool:
-        """Whether values of a step are selected."""
-        if self.since.step is not None and step < self.since.step:
-            return False
-        return self.until.step is None or step <= self.until.step
-
-    def time(self, wall_time: float) -> bool:
-        """Whether values of a wall time are selected."""
-        return self.since.wall_time <= wall_time <= self.until.wall_time
-
     def times(self, wall_times: Floats) -> Flags:
         """Which of many wall times are selected."""
         return (wall_times >= self.since.wall_time) & (wall_times <= self.until.wall_time)
 
-    def among(self, steps: Integers, wall_times: Floats) -> Flags:
-        """Which of many records are selected, by their steps and wall times."""
-        wanted = self.times(wall_times)
+    def among(self, steps: Any, wall_times: Any) -> Any:
+        """Which of many records are selected, by their steps and wall times; or whether one is."""
+        wanted: Any = self.times(wall_times)
         if self.since.step is not None:
             wanted &= steps >= self.since.step
         if self.until.step is not None:

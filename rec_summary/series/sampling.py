@@ -18,6 +18,7 @@ run. Memory is bounded by the number of points that are kept::
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -184,9 +185,8 @@ class RunSampler:
         Args:
             max_points: How many points of a series are kept at most; at least 4.
         """
-        self._max_points = max_points
-        self._scalars: dict[str, ScalarSampler] = {}
-        self._others: dict[Series, _LastSampler] = {}
+        self._scalars: dict[str, ScalarSampler] = defaultdict(lambda: ScalarSampler(max_points))
+        self._others: dict[Series, _LastSampler] = defaultdict(lambda: _LastSampler(max_points))
         self._serial = 0
         self._path = ""
 
@@ -194,11 +194,8 @@ class RunSampler:
         """Takes values of finished steps."""
         self._path = batch.path
         for tag, (_, _, steps, wall_times, values) in by_tag(batch.scalars()):
-            sampler = self._scalars.get(tag)
-            if sampler is None:
-                sampler = self._scalars[tag] = ScalarSampler(self._max_points)
             serials = self._serial + np.searchsorted(batch.steps, steps)
-            sampler.extend(steps, wall_times, values, serials)
+            self._scalars[tag].extend(steps, wall_times, values, serials)
         others = {kind for kind, _ in batch.series()} - {SCALAR}
         if others:
             self._add_others(batch.select(EVERYTHING, others), batch.steps)
@@ -230,8 +227,4 @@ class RunSampler:
         for record in batch.records():
             serial = self._serial + int(np.searchsorted(steps, record.step))
             for recorded in record.values:
-                key = recorded[:2]
-                sampler = self._others.get(key)
-                if sampler is None:
-                    sampler = self._others[key] = _LastSampler(self._max_points)
-                sampler.add(_Kept(serial, record.of([recorded])))
+                self._others[recorded[:2]].add(_Kept(serial, record.of([recorded])))

@@ -82,6 +82,9 @@ class StepBuffer:
     the beginning of a file, or after a step back, until the next value of a known series of scalars
     or histograms. Values that are held at the step to which a series goes back belong to the new
     start.
+
+    Attributes:
+        step: The current step; None before the first one.
     """
 
     def __init__(self, run: str, report: Report, state: BufferState | None = None) -> None:
@@ -95,7 +98,7 @@ class StepBuffer:
         state = state or BufferState()
         self._run = run
         self._report = report
-        self._step = state.step
+        self.step = state.step
         # The last step of each series.
         self._last = {(kind, tag): step for kind, tag, step in state.last}
         self._since: dict[Series, int] = {}  # the restart before it, by number
@@ -110,11 +113,6 @@ class StepBuffer:
         self._recent: dict[tuple[str, str, int], Recorded] | None = None
         self._recent_bytes = 0
         self._finished: list[Finished] = []
-
-    @property
-    def step(self) -> int | None:
-        """The current step."""
-        return self._step
 
     def add(self, batch: Batch) -> list[Finished]:
         """Takes the selected values of a batch; returns what is finished."""
@@ -151,7 +149,7 @@ class StepBuffer:
     def _single(self, batch: Batch) -> int:
         """Returns how many of the first records have to be taken one by one."""
         steps = batch.steps
-        if self._step is not None and steps[0] <= self._step:
+        if self.step is not None and steps[0] <= self.step:
             return int(np.searchsorted(steps, steps[0], "right"))
         series = {key: span for key, span in batch.series().items() if key[0] in STEADY}
         last = self._last
@@ -174,13 +172,13 @@ class StepBuffer:
         """Takes records after the current step in which no series goes back."""
         self._release()
         self._passed.clear()
-        self._step = int(batch.steps[-1])
+        self.step = int(batch.steps[-1])
         for key, span in batch.series().items():
             if key[0] in STEADY:
                 self._last[key] = span.last_step
                 if self._restarts:
                     self._since[key] = self._restarts[-1][0]
-        before = int(batch.steps.searchsorted(self._step))
+        before = int(batch.steps.searchsorted(self.step))
         if before:
             self._finished.append(batch.part(0, before))
         for record in batch.part(before, len(batch)).records():
@@ -191,12 +189,12 @@ class StepBuffer:
         if not record.values:
             return
         step = record.step
-        if step != self._step:
+        if step != self.step:
             self._release()
             self._passed.clear()
-            if self._recent is None and self._step is not None and step < self._step:
+            if self._recent is None and self.step is not None and step < self.step:
                 self._remember()
-            self._step = step
+            self.step = step
         last = self._last
         taken = []
         is_known = False
@@ -257,7 +255,7 @@ class StepBuffer:
             for series, step in self._last.items()
             if self._is_in_force(*series, step)
         ]
-        return BufferState(self._step, passed, last)
+        return BufferState(self.step, passed, last)
 
     def _go_back(self, record: Record) -> None:
         step = record.step

@@ -39,11 +39,11 @@ def test_the_same_choice_has_the_same_fingerprint() -> None:
 
 def test_the_selection() -> None:
     selection = Selection(ExportOptions(tags="^loss", plugins=["text"], since=2, until=3))
-    assert [selection.step(step) for step in range(1, 5)] == [False, True, True, False]
+    assert [selection.among(step, 0.0) for step in range(1, 5)] == [False, True, True, False]
     assert [selection.tag(tag) for tag in ("loss/auto", "a/loss")] == [True, False]
     assert [selection.plugin(name) for name in ("text", "scalars")] == [True, False]
     everything = Selection(ExportOptions())
-    assert everything.step(-1)
+    assert everything.among(-1, 0.0)
     assert everything.tag("")
     assert everything.plugin("mesh")
 
@@ -57,7 +57,7 @@ def test_since_is_a_step_an_age_or_a_date() -> None:
     assert date.fingerprint() != ExportOptions(since=1).fingerprint()
     selection = Selection(date)
     assert selection.times(np.array([moment - 1, moment, moment + 1])).tolist() == [0, 1, 1]
-    assert selection.step(-5)
+    assert selection.among(-5, moment)
     with pytest.raises(ArgumentError, match=r"since is invalid. Received: 'yesterday'"):
         ExportOptions(since="yesterday")
 
@@ -67,9 +67,11 @@ def test_until_is_a_step_an_age_or_a_date() -> None:
     moment = datetime(2026, 11, 2).timestamp()
     day = Selection(ExportOptions(since="2026-11-01", until="2026-11-02"))
     times = np.array([moment - 90_000, moment - 1, moment, moment + 1])
-    assert day.times(times).tolist() == [0, 1, 1, 0] == list(map(day.time, times.tolist()))
-    assert day.step(10**12)
-    assert not Selection(ExportOptions(since=3, until="1d")).time(datetime.now().timestamp())
+    assert (
+        day.times(times).tolist() == [0, 1, 1, 0] == [day.among(0, time) for time in times.tolist()]
+    )
+    assert day.among(10**12, moment)
+    assert not Selection(ExportOptions(since=3, until="1d")).times(datetime.now().timestamp())
 
 
 def test_what_since_means() -> None:

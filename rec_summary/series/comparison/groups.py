@@ -67,7 +67,10 @@ def grouped(parameters: Mapping[str, Facts], by: str) -> dict[str, list[str]]:
         run: facts for run, facts in parameters.items() if any(name in facts for name in names)
     }
     if names == [GROUP]:
-        return _collected({run: str(facts[GROUP]) for run, facts in chosen.items()})
+        stated: dict[str, list[str]] = {}
+        for run, facts in chosen.items():
+            stated.setdefault(str(facts[GROUP]), []).append(run)
+        return stated
     others = {
         run: {name: value for name, value in facts.items() if name not in (*names, GROUP)}
         for run, facts in chosen.items()
@@ -90,13 +93,6 @@ def grouped(parameters: Mapping[str, Facts], by: str) -> dict[str, list[str]]:
     return {
         ", ".join(map("{}={}".format, differing, values)): runs for values, runs in members.items()
     }
-
-
-def _collected(names: Mapping[str, str]) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    for run, name in names.items():
-        groups.setdefault(name, []).append(run)
-    return groups
 
 
 def band(curves: Sequence[Curve], most: int | None = None) -> Band:

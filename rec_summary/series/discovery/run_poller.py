@@ -357,9 +357,8 @@ class RunPoller:
 
 def _newest(files: Sequence[RecordFile]) -> tuple[RecordFile, ...]:
     """Returns the newest file of each writer."""
-    newest: dict[object, RecordFile] = {}
-    for file in files:
-        newest[file.name.kind, file.name.rank, file.name.prefix, file.name.host] = file
+    names = ((file.name, file) for file in files)
+    newest = {(name.kind, name.rank, name.prefix, name.host): file for name, file in names}
     return tuple(newest.values())
 
 
