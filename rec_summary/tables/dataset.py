@@ -468,7 +468,8 @@ class _Staged:
         """Writes new values of a day, and what is left of the others."""
         parts = self._dataset.names(folder, _PART)
         merges = ended or len(parts) >= _MOST_PARTS
-        paths = _paths(folder, _number(parts[-1]) + 1 if parts else 0)
+        last = parts[-1].removeprefix("part-").removesuffix(".parquet") if parts else "-1"
+        paths = (f"{folder}/part-{number:05}.parquet" for number in itertools.count(int(last) + 1))
         group: dict[str, Any] = {}  # what becomes one part: more is never in memory
         changed = False
         if fresh:
@@ -525,11 +526,6 @@ def _empty() -> Any:
     return arrow_schema(_COLUMNS).empty_table()
 
 
-def _paths(folder: str, number: int) -> Iterator[str]:
-    """Yields the paths of parts of a day, from a number on."""
-    return (f"{folder}/part-{part:05}.parquet" for part in itertools.count(number))
-
-
 def _superseded(scalars: list[_Scalars]) -> Any:
     """Returns which rows scalars supersede, as an expression of Arrow."""
     arrow, _ = require_pyarrow()
@@ -563,9 +559,3 @@ def _by_day(parts: list[Columns]) -> Iterator[tuple[str, Columns]]:
 def _table(rank: int, columns: Columns) -> Any:
     arrow, _ = require_pyarrow()
     return arrow.table(scalar_arrays(rank, columns), schema=arrow_schema(_COLUMNS))
-
-
-def _number(part: str) -> int:
-    match = _PART.fullmatch(part)
-    assert match is not None
-    return int(match[1])

@@ -13,7 +13,7 @@ from rec_summary.series.comparison.groups import Band, band
 if TYPE_CHECKING:
     import pandas as pd
 
-_COLUMNS: Final = ("members", "mean", "std", "min", "max")
+_COLUMNS: Final = ("step", "members", "mean", "std", "min", "max")  # in the order of a band
 
 
 class Groups:
@@ -62,11 +62,11 @@ class Groups:
         names = self.of_runs
         table = table[table["run"].isin(names.index)]
         table = table.assign(group=table["run"].astype("object").map(names))
-        parts = [
-            pd.DataFrame({"group": group, "tag": tag, "step": band.places, **_columns(band)})
-            for group, tag, band in self._bands(table)
-        ]
-        columns = ["group", "tag", "step", *_COLUMNS]
+        parts = []
+        for group, tag, values in self._bands(table):
+            statistics = dict(zip(_COLUMNS, values, strict=True))
+            parts.append(pd.DataFrame({"group": group, "tag": tag, **statistics}))
+        columns = ["group", "tag", *_COLUMNS]
         bands = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
         return bands.astype({"group": "category", "tag": "category"})
 
@@ -78,7 +78,3 @@ class Groups:
                 for _, member in members
             ]
             yield group, tag, band(curves)
-
-
-def _columns(band: Band) -> dict[str, Any]:
-    return dict(zip(_COLUMNS, band[1:], strict=True))
