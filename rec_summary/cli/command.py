@@ -21,16 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rec_summary.cli.output import (
-    SHOWN,
-    Printing,
-    complain,
-    hint,
-    one_line,
-    progress_shown,
-    show_as_url,
-    with_urls,
-)
+from rec_summary.cli import terminal
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.scrubbing import scrubbed
 
@@ -97,8 +88,10 @@ class RecordsCommand(click.Command):
         if os.environ.get("NO_COLOR"):
             ctx.color = False
         debug = ctx.params.pop("debug")
-        printed = Printing(*(ctx.params.pop(name, False) for name in Printing._fields))
-        printed.apply(ctx)
+        printed = terminal.Printing(
+            *(ctx.params.pop(name, False) for name in terminal.Printing._fields)
+        )
+        ctx.obj = printed
         with contextlib.ExitStack() as stack:
             # Errors on the way out, such as those of an upload, are messages as well.
             stack.enter_context(_reporting_errors(debug=debug, exit_code=self._failure))
@@ -106,7 +99,7 @@ class RecordsCommand(click.Command):
             upload = self._localise(ctx.params, stack)
             result = super().invoke(ctx)
             if upload is not None:
-                with progress_shown(doing="putting to") as progress:
+                with terminal.progress_shown(doing="putting to") as progress:
                     upload.put(progress)
         ctx.exit(result or 0)
 
@@ -126,7 +119,7 @@ class RecordsCommand(click.Command):
         source = params["source"]
         if self._fetches and isinstance(source, Url):
             params["source"] = _temporary(source, stack)
-            with progress_shown(doing="fetching") as progress:
+            with terminal.progress_shown(doing="fetching") as progress:
                 fetch_tree(source, params["source"], progress)
         target = params.get(self._writes or "") or (source if self._writes_beside else None)
         if self._writes is None or not isinstance(target, Url):
@@ -143,10 +136,10 @@ class RecordsCommand(click.Command):
 
         if not self._writes_beside and overlap(source, target):
             expected = f"a place that is neither in {source}/ nor around it"
-            raise click.UsageError(one_line(three_part(DESTINATION, target, expected)))
+            raise click.UsageError(terminal.one_line(three_part(DESTINATION, target, expected)))
         if self._empty and list_tree(target, DESTINATION):
             expected = "an empty place, or one that does not exist"
-            raise click.UsageError(one_line(three_part(DESTINATION, target, expected)))
+            raise click.UsageError(terminal.one_line(three_part(DESTINATION, target, expected)))
 
 
 class _Commands(click.Group):
@@ -222,17 +215,17 @@ def awaited_runs(source: str, pattern: str | None, find: Find) -> list[Run]:
     try:
         return choose_runs(source, pattern, find)
     except ArgumentError as error:
-        hint(f"{one_line(str(error))} Waiting for such a run.")
+        terminal.hint(f"{error} Waiting for such a run.")
         return []
     except NotFoundError:
         is_url = isinstance(source, Url)
         exists = not is_url and os.path.exists(source)
         if exists and not os.path.isdir(source):
             raise
-        location = one_line(source if is_url else os.path.abspath(source))
+        location = source if is_url else os.path.abspath(source)
         no_records = f"There are no records in {location} yet"
         state = no_records if is_url or exists else f"{location} does not exist yet"
-        hint(f"{state}: waiting for records.")
+        terminal.hint(f"{state}: waiting for records.")
         return []
 
 
@@ -256,8 +249,8 @@ def watched(
             yield news
             continue
         problems += 1
-        if problems <= SHOWN:
-            complain(command, str(news))
+        if problems <= terminal.SHOWN:
+            terminal.complain(command, str(news))
 
 
 @contextlib.contextmanager
@@ -309,9 +302,9 @@ def _message(error: Exception) -> click.ClickException:
     from rec_summary.records.remote import NotFoundError
 
     if isinstance(error, ArgumentError | NotFoundError):
-        return click.UsageError(with_urls(str(error)))
+        return click.UsageError(terminal.with_urls(str(error)))
     if isinstance(error, RecSummaryError | ImportError):  # a package that is not installed
-        return click.ClickException(with_urls(str(error)))
+        return click.ClickException(terminal.with_urls(str(error)))
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         expected = "a disk that works and has free space"
         received = verbatim(f"{error.filename or 'standard output'}: {error.strerror}")
@@ -326,7 +319,7 @@ def _temporary(url: Url, stack: contextlib.ExitStack) -> str:
         stack.enter_context(tempfile.TemporaryDirectory(prefix="rec_summary-")), url.name
     )
     os.mkdir(path)
-    show_as_url(path, url)
+    terminal.show_as_url(path, url)
     return path
 
 
@@ -349,4 +342,4 @@ def _warnings_shown(*, verbose: bool) -> Iterator[None]:
 class _ToError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError, ValueError):
-            click.echo(one_line(scrubbed(record.getMessage())), err=True)
+            terminal.echo(scrubbed(record.getMessage()), err=True)

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
-from rec_summary.cli.output import progress_shown
+from rec_summary.cli.terminal import progress_shown
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 
 from . import sources, viewer

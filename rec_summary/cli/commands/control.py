@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import cli
-from rec_summary.cli.output import complain, count_of, one_line, print_json, printing, say
+from rec_summary.cli.text import count_of
 
 if TYPE_CHECKING:
     from rec_summary.cli.requests import Answers
@@ -35,7 +35,7 @@ Examples:
 Exit codes: 0 all ranks have done it, or with --wait 0 it was asked for; 1 a
 rank has refused it, or has not answered; 2 a mistake in the arguments.
 """
-_complain: Final = functools.partial(complain, "control")
+_complain: Final = functools.partial(terminal.complain, "control")
 _SPAN: Final = re.compile(r"([1-9]\d{0,14})\s*steps?", re.ASCII)
 
 
@@ -216,14 +216,14 @@ def _print_answers(request: Request, answers: Answers, ranks: Collection[int], w
     """
     silent = [str(rank) for rank in ranks if rank not in answers]
     refused = [text for _, text in answers.values() if text.startswith("refused: ")]
-    if printing().as_json:
+    if terminal.printing().as_json:
         done = {str(rank): {"step": step, "text": text} for rank, (step, text) in answers.items()}
-        print_json({"request": request.id, "at_step": request.at_step, "ranks": done})
+        terminal.print_json({"request": request.id, "at_step": request.at_step, "ranks": done})
     for rank, (step, text) in sorted(answers.items()):
         if text not in refused:
-            say(f"{f'rank {rank}, ' if len(ranks) > 1 else ''}step {step:,}: {one_line(text)}")
+            terminal.say(f"{f'rank {rank}, ' if len(ranks) > 1 else ''}step {step:,}: {text}")
     if not wait:
-        say("Asked for. The training applies it at a step; --show says whether it has.")
+        terminal.say("Asked for. The training applies it at a step; --show says whether it has.")
     steps = {step for step, _ in answers.values()}
     if len(steps) > 1:
         _complain("the ranks applied it at different steps")
@@ -234,24 +234,24 @@ def _print_answers(request: Request, answers: Answers, ranks: Collection[int], w
             "take longer, wait for data, or have ended; the request stays. See --show"
         )
     if refused:
-        raise click.ClickException(one_line(refused[0]))
+        raise click.ClickException(terminal.one_line(refused[0]))
 
 
 def _print_settings(run: Run, recorded: Lineage) -> None:
     from rec_summary.series.text import utc, valid
 
     settings = dict(recorded.state.settings)
-    if printing().as_json:
-        print_json({"settings": settings, "notes": recorded.notes})
+    if terminal.printing().as_json:
+        terminal.print_json({"settings": settings, "notes": recorded.notes})
         return
-    click.secho(one_line(run.name), bold=True)
+    terminal.echo(run.name, bold=True)
     for name, value in sorted(settings.items()):
-        click.echo(f"  {name:<20} {one_line(valid(value))}")
+        terminal.echo(f"  {name:<20} {valid(value)}")
     if not settings:
         reasons = "control=False, an earlier version, or MindSpore's own collector"
-        click.echo(f"  This training takes no requests ({reasons}).")
+        terminal.echo(f"  This training takes no requests ({reasons}).")
     if recorded.notes:
-        click.echo(f"  {count_of(len(recorded.notes), 'note')}:")
+        terminal.echo(f"  {count_of(len(recorded.notes), 'note')}:")
     for note in recorded.notes:
         by = f" ({note.author})" if note.author else ""
-        click.echo(f"  {utc(note.wall_time)}, step {note.step:,}: {one_line(note.text + by)}")
+        terminal.echo(f"  {utc(note.wall_time)}, step {note.step:,}: {note.text + by}")

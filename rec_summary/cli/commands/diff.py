@@ -7,20 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import cli, one_run
-from rec_summary.cli.output import (
-    columns_of,
-    count_of,
-    number_of,
-    one_line,
-    print_first,
-    print_json,
-    print_problems,
-    print_table,
-    printing,
-    reading_progress,
-)
+from rec_summary.cli.text import count_of, number_of
 
 if TYPE_CHECKING:
     from rec_summary.series.comparison.difference import CurveChange, Difference, GraphChange
@@ -77,59 +66,60 @@ def diff(
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     runs = one_run(source), one_run(other)
     check_tags(runs, tags)
-    with reading_progress(source, runs) as report:
+    with terminal.reading_progress(source, runs) as report:
         differences = difference(runs, selection, report)
-    if printing().as_json:
-        print_json(
+    if terminal.printing().as_json:
+        terminal.print_json(
             {"runs": [run.path for run in runs], "same": differences.empty, **vars(differences)}
         )
     elif differences.empty:
         curves = count_of(differences.same_curves, "curve")
-        click.echo(f"Nothing differs: versions, data, parameters, results, graph, {curves}.")
+        terminal.echo(f"Nothing differs: versions, data, parameters, results, graph, {curves}.")
     else:
-        _print(differences, [one_line(run.path) for run in runs])
-    print_problems(report.problems, report.problem_count)
+        _print(differences, [run.path for run in runs])
+    terminal.print_problems(report.problems, report.problem_count)
     return int(not differences.empty)
 
 
 def _print(differences: Difference, names: Iterable[str]) -> None:
     for sign, name in zip("-+", names, strict=True):
-        click.echo(f"{sign} {name}")
+        terminal.echo(f"{sign} {name}")
     for section, changes in differences.facts.items():
-        click.echo()
+        terminal.echo()
         heads = (section, *"-+")
         rows = [(change.name, *map(number_of, change.values)) for change in changes]
         _print_columns(heads, rows, heads)
     if differences.graph is not None:
         _print_graph(differences.graph)
     if differences.curves:
-        click.echo()
+        terminal.echo()
         heads = ("curves", "part at step", "differ from step", "greatest difference", "at step")
         _print_columns(heads, [*map(_curve_cells, differences.curves)], heads[:1])
     if differences.same_curves:
-        click.echo(f"{count_of(differences.same_curves, 'curve')} the same in both")
+        terminal.echo(f"{count_of(differences.same_curves, 'curve')} the same in both")
     for sign, tags in zip("-+", differences.only, strict=True):
-        print_first([f"{sign} {one_line(tag)}" for tag in tags], "tags")
+        terminal.print_first([f"{sign} {tag}" for tag in tags], "tags")
 
 
 def _print_columns(
     heads: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[str]
 ) -> None:
-    left_out = print_table(columns_of(heads, rows[:_SHOWN], names))
+    left_out = terminal.print_table(terminal.columns_of(heads, rows[:_SHOWN], names))
     if len(rows) > _SHOWN:
-        click.echo(f"  and {len(rows) - _SHOWN:,} more {heads[0]} (--json lists all)")
+        terminal.echo(f"  and {len(rows) - _SHOWN:,} more {heads[0]} (--json lists all)")
     if left_out:
-        click.echo("Some columns do not fit: --wide shows them.")
+        terminal.echo("Some columns do not fit: --wide shows them.")
 
 
 def _print_graph(graph: GraphChange) -> None:
     before, after = (count_of(number, "node") for number in graph.nodes)
-    click.echo(f"\ngraph: {before}, {after}")
+    terminal.echo()
+    terminal.echo(f"graph: {before}, {after}")
     lines = []
     for sign, names in (("-", graph.removed), ("+", graph.added)):
         for name, count in sorted(names.items()):
-            lines.append(f"{sign} {one_line(name)}" + (f" ×{count}" if count > 1 else ""))
-    print_first(lines, "names")
+            lines.append(f"{sign} {name}" + (f" ×{count}" if count > 1 else ""))
+    terminal.print_first(lines, "names")
 
 
 def _curve_cells(change: CurveChange) -> tuple[str, ...]:
@@ -137,5 +127,9 @@ def _curve_cells(change: CurveChange) -> tuple[str, ...]:
     if parting is None:
         return (change.tag, "no common step", "", "", "")
     parts = "within the noise" if parting.parts_at is None else f"{parting.parts_at:,}"
-    places = (f"{parting.differs_at:,}", number_of(parting.greatest), f"{parting.greatest_at:,}")
+    places = (
+        f"{parting.differs_at:,}",
+        number_of(parting.greatest),
+        f"{parting.greatest_at:,}",
+    )
     return (change.tag, parts, *places)

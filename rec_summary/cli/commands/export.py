@@ -13,21 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import awaited_runs, cli, stopping
-from rec_summary.cli.output import (
-    count_of,
-    counts_of,
-    hint,
-    one_line,
-    print_first,
-    print_json,
-    print_problems,
-    printing,
-    progress_shown,
-    say,
-    size_of,
-)
+from rec_summary.cli.text import count_of, counts_of, size_of
 from rec_summary.errors import three_part
 from rec_summary.series import DASHBOARDS
 
@@ -48,6 +36,7 @@ Examples:
   rec-summary export s3://bucket/records s3://bucket/logs
 """
 _TENSORBOARD: Final = "http://localhost:6006/"
+_OF_EVENT_FILES: Final = ("plugins", "max_points", "tensors", "projector")  # options
 _DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not None or False
 
 
@@ -146,8 +135,8 @@ def export(
             files = {"checkpoint": checkpoint, "labels": labels}
             written = export_projector(source, destination, projector, runs=runs, **files)
             for run, names in written.items():
-                say(f"Projector: {one_line(run)}: {', '.join(map(one_line, names))}")
-        with progress_shown(doing="exporting") as progress:
+                terminal.say(f"Projector: {run}: {', '.join(names)}")
+        with terminal.progress_shown(doing="exporting") as progress:
             how = {"runs": runs, "engine": engine, "jobs": jobs, "progress": progress}
             if form == "tensorboard":
                 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -159,15 +148,17 @@ def export(
                 how |= {name: which[name] for name in ("tags", "ranks", "since", "until")}
                 report = export_tables(source, destination, form=form, **how)
     # The summary comes last: a terminal still shows it.
-    print_problems(report.problems, report.problem_count)
-    if printing().as_json:
+    terminal.print_problems(report.problems, report.problem_count)
+    if terminal.printing().as_json:
         counts = {
             name: dict(sorted(value.items()))
             for name, value in vars(report).items()
             if isinstance(value, Counter)
         }
-        print_json({"source": source, "destination": destination, **vars(report), **counts})
-    elif not printing().quiet:
+        terminal.print_json(
+            {"source": source, "destination": destination, **vars(report), **counts}
+        )
+    elif not terminal.printing().quiet:
         _print_summary(report, source, destination)
         if form == "tensorboard":
             _print_first_screen(source, destination, runs, selection)
@@ -177,17 +168,13 @@ def _check_combination(given: Mapping[str, Any]) -> None:
     """Raises a usage error for options that exclude each other."""
     form, follow = given["form"], given["follow"]
     is_dataset = form == "parquet" and follow
-    excluded: dict[str, tuple[str, ...]] = {}
-    if form != "tensorboard":
-        excluded[f"--format {form}"] = ("plugins", "max_points", "tensors", "projector")
-    if form in ("csv", "jsonl"):
-        excluded[f"--format {form}"] += ("follow",)
-    if follow:
-        excluded["--follow"] = ("engine", "projector")
-    if is_dataset:
-        excluded["--format parquet --follow"] = ("jobs",)
-    for what, names in excluded.items():
-        for name in names:
+    for applies, what, names in (
+        (form != "tensorboard", f"--format {form}", _OF_EVENT_FILES),
+        (form in ("csv", "jsonl"), f"--format {form}", ("follow",)),
+        (follow, "--follow", ("engine", "projector")),
+        (is_dataset, "--format parquet --follow", ("jobs",)),
+    ):
+        for name in names if applies else ():
             if given[name] not in (None, False, _DEFAULTS.get(name)):
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} cannot be combined with {what}")
@@ -232,14 +219,14 @@ def _following(
     from rec_summary.errors import ArgumentError
     from rec_summary.series.discovery.run_poller import RunPoller
 
-    hint(f"Following {one_line(source)} into {one_line(destination)}; Ctrl-C to stop.")
+    terminal.hint(f"Following {source} into {destination}; Ctrl-C to stop.")
     poller = RunPoller(source)
     found = awaited_runs(source, runs, poller.find)
     with stopping() as stop:
         try:
             _check_choice(found, *choice)
         except ArgumentError as error:
-            hint(f"{one_line(str(error))} Waiting for it.")
+            terminal.hint(f"{error} Waiting for it.")
         yield stop, poller
 
 
@@ -248,13 +235,13 @@ def _print_summary(report: Report | TableReport, source: str, destination: str) 
 
     if not isinstance(report, Report):
         for path, count in report.tables.items():
-            click.echo(f"{one_line(path)}: {count_of(count, 'row')}")
+            terminal.echo(f"{path}: {count_of(count, 'row')}")
         if report.left_out:
-            click.echo(f"  without a table: {counts_of(report.left_out)}")
+            terminal.echo(f"  without a table: {counts_of(report.left_out)}")
         return
     records = sum(report.records.values())
-    click.echo(
-        f"Exported {one_line(source)} to {one_line(destination)}: "
+    terminal.echo(
+        f"Exported {source} to {destination}: "
         f"{count_of(len(report.runs), 'run')}, "
         f"{count_of(records, 'record')} in {count_of(report.files, 'file')}, "
         f"{size_of(report.bytes_read)} read, {size_of(report.bytes_written)} written."
@@ -265,7 +252,10 @@ def _print_summary(report: Report | TableReport, source: str, destination: str) 
         (not records, "no new records" + " since the last export" * (not report.problems)),
         (report.exported, f"exported: {counts_of(report.exported)}"),
         (report.unknown, f"not exported: {counts_of(report.unknown)}"),
-        (report.left_out, f"left out by your options: {count_of(report.left_out, 'value')}"),
+        (
+            report.left_out,
+            f"left out by your options: {count_of(report.left_out, 'value')}",
+        ),
         (report.repeated, f"recorded more than once at a step, only the last kept: {values}"),
         (
             report.wall_times_replaced,
@@ -273,10 +263,10 @@ def _print_summary(report: Report | TableReport, source: str, destination: str) 
         ),
     ):
         if is_so:
-            click.echo(f"  {fact}")
-    print_first([f"  note: {one_line(note)}" for note in report.notes], "notes")
+            terminal.echo(f"  {fact}")
+    terminal.print_first([f"  note: {note}" for note in report.notes], "notes")
     if report.replaced:
-        click.echo(
+        terminal.echo(
             f"  {count_of(len(report.replaced), 'run')} replaced: restart a running TensorBoard, "
             "or it may still show the old event files"
         )
@@ -289,8 +279,8 @@ def _print_first_screen(source: str, logdir: str, runs: str | None, selection: S
     recorded = recorded_tags(map(selection.narrowed, _matching(source, runs)))
     pinned = pinned_tags(tag for tag in recorded if selection.tag(tag))
     if pinned:
-        click.echo(f"To see it: tensorboard --logdir {shlex.quote(one_line(logdir))}")
-        click.echo(f"  {page(_TENSORBOARD, pinned)}")
+        terminal.echo(f"To see it: tensorboard --logdir {shlex.quote(terminal.one_line(logdir))}")
+        terminal.echo(f"  {page(_TENSORBOARD, pinned)}")
 
 
 def _matching(source: str, pattern: str | None) -> list[Run]:

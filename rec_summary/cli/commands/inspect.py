@@ -7,25 +7,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import click
-
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import choose_runs, cli
-from rec_summary.cli.output import (
-    columns_of,
-    console,
-    count_of,
-    counts_of,
-    number_of,
-    one_line,
-    print_json,
-    print_problems,
-    print_table,
-    printing,
-    reading_progress,
-    say,
-    size_of,
-)
+from rec_summary.cli.text import count_of, counts_of, number_of, size_of
 
 if TYPE_CHECKING:
     from rec_summary.records.reading.runs import Run
@@ -79,49 +63,55 @@ def inspect(
     selection = Selection(ExportOptions(since=since, ranks=ranks))
     chosen = choose_runs(source, runs)
     check_ranks(chosen, ranks)
-    with reading_progress(source, chosen) as report:
+    with terminal.reading_progress(source, chosen) as report:
         work = functools.partial(inspect_run, selection=selection)
 
         def fail(run: Run, error: Exception) -> None:
             failed.append(f"{run.path}: the run is left out: {error}")
 
         summaries = [summary for _, summary in each_run(work, chosen, reader, report, fail)]
-    print_problems(failed, len(failed))
-    if printing().as_json:
-        print_json({"runs": summaries})
+    terminal.print_problems(failed, len(failed))
+    if terminal.printing().as_json:
+        terminal.print_json({"runs": summaries})
         return
     for summary in summaries:
         _print_run(summary, every=every)
 
 
 def _print_run(summary: RunSummary, *, every: bool) -> None:
-    click.secho(one_line(summary.run), bold=True)
-    width = max(console().size.width - _INDENT, 1)  # COLUMNS may be 0
+    terminal.echo(summary.run, bold=True)
+    width = max(terminal.console().size.width, _INDENT + 1)  # COLUMNS may be 0
     for what, text in _facts(summary):
-        folded = textwrap.wrap(text, width, break_long_words=False)
-        click.echo(f"  {what:<10} " + f"\n{'':{_INDENT}}".join(folded))
+        for line in textwrap.wrap(
+            terminal.one_line(text),
+            width,
+            initial_indent=f"  {what:<10} ",
+            subsequent_indent=" " * _INDENT,
+            break_long_words=False,
+        ):
+            terminal.echo(line)
     if summary.tags:
         listed = summary.tags if every else summary.tags[:_SHOWN]
-        columns = columns_of(_HEADS, map(_cells, listed), _HEADS[:2])
-        left_out = print_table([column for column in columns if any(column.cells)])
+        columns = terminal.columns_of(_HEADS, map(_cells, listed), _HEADS[:2])
+        left_out = terminal.print_table([column for column in columns if any(column.cells)])
         if left_out:
-            say(f"  not shown: {', '.join(left_out)} (--wide shows all)")
+            terminal.say(f"  not shown: {', '.join(left_out)} (--wide shows all)")
         if len(listed) < len(summary.tags):
-            say(f"  and {len(summary.tags) - len(listed):,} more tags (--all shows them)")
-    print_problems(summary.problems, summary.problem_count)
-    click.echo()
+            terminal.say(f"  and {len(summary.tags) - len(listed):,} more tags (--all shows them)")
+    terminal.print_problems(summary.problems, summary.problem_count)
+    terminal.echo()
 
 
 def _facts(summary: RunSummary) -> Iterator[tuple[str, str]]:
     from rec_summary.series.text import utc
 
-    reason = f" ({one_line(summary.reason)})" if summary.reason else ""
+    reason = f" ({summary.reason})" if summary.reason else ""
     silent = summary.silent_since
     silence = "" if silent is None else f", no sign of life since {utc(silent)}"
     yield "status", summary.status + reason + silence
     if summary.host:
         process = "" if summary.pid is None else f", process {summary.pid}"
-        yield "host", one_line(summary.host) + process
+        yield "host", summary.host + process
     if summary.ranks not in ((), (0,)):
         yield "ranks", _spans(summary.ranks)
     if summary.first_step is not None:
@@ -136,11 +126,11 @@ def _facts(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "health", _health(summary.health)
     if summary.troubles:
         troubles = (f"{n:,} {kind}" for kind, n in sorted(summary.troubles.items()))
-        yield "troubles", one_line(", ".join(troubles))
+        yield "troubles", ", ".join(troubles)
     for number, note in enumerate(summary.notes[-_NOTES:]):
         by = f" ({note['author']})" if note["author"] else ""
         said = f"step {note['step']:,}, {utc(note['wall_time'])}: {note['text']}{by}"
-        yield "" if number else "notes", one_line(said)
+        yield "" if number else "notes", said
 
 
 def _health(health: Mapping[str, float]) -> str:

@@ -6,17 +6,9 @@ from typing import Any
 
 import click
 
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import cli
-from rec_summary.cli.output import (
-    count_of,
-    one_line,
-    print_json,
-    printing,
-    progress_shown,
-    say,
-    with_urls,
-)
+from rec_summary.cli.text import count_of
 from rec_summary.errors import three_part, verbatim
 
 EXAMPLES = """\b
@@ -88,7 +80,7 @@ def landscape(
 
     changes = {"landscape_size": size, "num_samples": samples}
     try:
-        with progress_shown(counted="points") as progress:
+        with terminal.progress_shown(counted="points") as progress:
             tags = SummaryLandscape(source).gen_landscapes_with_multi_process(
                 model,
                 {name: value for name, value in changes.items() if value is not None},
@@ -102,8 +94,10 @@ def landscape(
         received = verbatim(f"{error.filename or source}: {error.strerror or error}")
         expected = "a directory that can be written to, without links in it"
         what = "the directory of the landscape's points"
-        raise click.ClickException(with_urls(three_part(what, received, expected))) from error
-    if printing().as_json:
-        print_json({"output": output or source, "landscapes": tags})
-    recorded = f"Recorded {count_of(len(tags), 'landscape')} in {one_line(output or source)}"
-    say(f"{recorded}: {one_line(', '.join(tags))}")
+        raise click.ClickException(
+            terminal.with_urls(three_part(what, received, expected))
+        ) from error
+    if terminal.printing().as_json:
+        terminal.print_json({"output": output or source, "landscapes": tags})
+    recorded = f"Recorded {count_of(len(tags), 'landscape')} in {output or source}"
+    terminal.say(f"{recorded}: {', '.join(tags)}")

@@ -8,21 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import choose_runs, cli
-from rec_summary.cli.output import (
-    Column,
-    console,
-    count_of,
-    number_of,
-    one_line,
-    print_json,
-    print_problems,
-    print_table,
-    printing,
-    reading_progress,
-    say,
-)
+from rec_summary.cli.text import count_of, number_of
 
 if TYPE_CHECKING:
     from rec_summary.tables.query import Filter
@@ -101,14 +89,16 @@ def lineage(
     reader = chosen_engine(engine, jobs)
     conditions = [parse_filter(text) for text in filters]
     chosen = choose_runs(source, runs)
-    with reading_progress(source, chosen) as report:
+    with terminal.reading_progress(source, chosen) as report:
         table = rows(chosen, report, since, reader)
     answer = _query(table, conditions, **query)
     # What was asked for comes last: a terminal still shows it.
-    print_problems(report.problems, report.problem_count)
+    terminal.print_problems(report.problems, report.problem_count)
     names = answer.known if answer.chosen is None else answer.chosen
-    if form == "json" or printing().as_json:
-        print_json([{name: row[name] for name in names if name in row} for row in answer.rows])
+    if form == "json" or terminal.printing().as_json:
+        terminal.print_json(
+            [{name: row[name] for name in names if name in row} for row in answer.rows]
+        )
     elif form == "csv":
         _print_csv(names, answer.rows)
     else:
@@ -148,7 +138,7 @@ def _query(
 def _values(rows: Sequence[Mapping[str, Any]], name: str) -> str:
     """Returns the values of a column, for a message."""
     cells = dict.fromkeys(_cell(name, row[name]) for row in rows if name in row)
-    return f"{one_line(name)} {_listed([*cells]) or 'none'}"
+    return f"{terminal.one_line(name)} {_listed([*cells]) or 'none'}"
 
 
 def _columns_without_choice(answer: _Answer) -> tuple[list[str], list[str]]:
@@ -184,23 +174,23 @@ def _print_table(answer: _Answer) -> None:
     names, same = (answer.chosen, []) if answer.chosen else _columns_without_choice(answer)
     if same:
         cells = {short[name]: _cell(name, rows[0].get(name)) for name in same}
-        parts = (f"{one_line(name)} {cell}" for name, cell in cells.items() if cell)
+        parts = (f"{terminal.one_line(name)} {cell}" for name, cell in cells.items() if cell)
         _say_folded("The same in all of these runs: " + ", ".join(parts))
     columns = [
-        Column(
+        terminal.Column(
             short[name] if answer.chosen is None else name,
             all(isinstance(row.get(name, 0), int | float) for row in rows),
             [_cell(name, row.get(name)) for row in rows],
         )
         for name in names
     ]
-    left_out = print_table(columns, piped=None if answer.chosen else _PIPED)
+    left_out = terminal.print_table(columns, piped=None if answer.chosen else _PIPED)
     if left_out:
         count = count_of(len(left_out), "more column")
         _say_folded(f"{count} (--wide shows all, --columns some): {_listed(left_out)}")
     for row in rows:
         if "silent_since" in row:
-            say(f"{one_line(row['run'])}: no sign of life since {utc(row['silent_since'])}")
+            terminal.say(f"{row['run']}: no sign of life since {utc(row['silent_since'])}")
 
 
 def _repeats_last(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -212,9 +202,10 @@ def _repeats_last(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _say_folded(text: str) -> None:
-    width = max(console().size.width, 1)  # COLUMNS may be 0
+    width = max(terminal.console().size.width, 1)  # COLUMNS may be 0
     # Names are broken nowhere: they are copied into options.
-    say(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
+    for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
+        terminal.say(line)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -228,14 +219,14 @@ def _cell(name: str, value: Any) -> str:
 
     if name in TIMES and value is not None:
         return utc(value, "%Y-%m-%d %H:%M")
-    return one_line(number_of(value))
+    return terminal.one_line(number_of(value))
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     from rec_summary.tables.formats import csv_line
 
     # A file gets the names as recorded; a terminal gets no control characters.
-    text = one_line if sys.stdout.isatty() else str
+    text = terminal.one_line if sys.stdout.isatty() else str
     for values in (names, *([row.get(name) for name in names] for row in rows)):
         line = csv_line(text(x) if isinstance(x, str) else x for x in values)
         sys.stdout.write(line.removesuffix("\r\n") + "\n")  # for programs of a shell

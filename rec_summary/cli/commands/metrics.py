@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import click
 
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import awaited_runs, choose_runs, cli, stopping, watched
-from rec_summary.cli.output import hint
 
 EXAMPLES: Final = """\b
 Examples:
@@ -77,9 +76,9 @@ def metrics(
         values = LastValues(Selection(ExportOptions(tags=tags)))
         if not once:
             server = stack.enter_context(contextlib.closing(MetricsServer(values, host, port)))
-            click.echo(f"Serving: {server.address} (Ctrl-C to stop)")
+            terminal.echo(f"Serving: {server.address} (Ctrl-C to stop)")
             if host != _LOOPBACK:
-                hint("Every machine that reaches this address can read the metrics.")
+                terminal.hint("Every machine that reaches this address can read the metrics.")
             awaited_runs(source, chosen["runs"], poller.find)
         chosen.update(since=read_since(since, time.time()), values=values, poller=poller)
         for _ in watched("metrics", source, judged, once=once, **chosen):

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import choose_runs, cli
-from rec_summary.cli.output import (
-    count_of,
-    one_line,
-    print_json,
-    print_problems,
-    printing,
-    reading_progress,
-    say,
-)
+from rec_summary.cli.text import count_of
 
 EXAMPLES: Final = """\b
 Examples:
@@ -67,7 +59,7 @@ def plot(
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     chosen = [selection.narrowed(run) for run in choose_runs(source, runs)]
     check_tags(chosen, tags)
-    with reading_progress(source, chosen) as report:
+    with terminal.reading_progress(source, chosen) as report:
         lines = read_lines(chosen, selection, report, x)
         if group_by is not None:
             lines = in_groups(lines, grouped(parameters_of(chosen, report), group_by))
@@ -75,11 +67,11 @@ def plot(
     plotted = draw(lines, output, x)
     empty = sorted({line.tag for line in lines}.difference(plotted))
     lines = [line for line in lines if line.tag in plotted]
-    if printing().as_json:
+    if terminal.printing().as_json:
         names = sorted({line.run for line in lines})
-        print_json({"output": output, "tags": plotted, "runs": names})
+        terminal.print_json({"output": output, "tags": plotted, "runs": names})
     what = f"{count_of(len(lines), 'line')} in {count_of(len(plotted), 'panel')}"
-    say(f"{one_line(output)}: {what}")
+    terminal.say(f"{output}: {what}")
     if empty:
-        say(f"  without a value to draw: {', '.join(map(one_line, empty))}")
-    print_problems(report.problems, report.problem_count)
+        terminal.say(f"  without a value to draw: {', '.join(empty)}")
+    terminal.print_problems(report.problems, report.problem_count)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import awaited_runs, cli, stopping
-from rec_summary.cli.output import hint, one_line, print_problems
 from rec_summary.errors import three_part, verbatim
 
 if TYPE_CHECKING:
@@ -97,24 +96,24 @@ def view(
         received, expected = verbatim(" ".join(arguments)), "no --logdir: SRC is what is shown"
         raise click.UsageError(three_part("an option of TensorBoard", received, expected))
     index = RunIndex(source, runs, **shown)
-    hint(f"Starting TensorBoard for {one_line(source)}.")
+    terminal.hint(f"Starting TensorBoard for {source}.")
     chosen = awaited_runs(source, runs, index.find)
     pinned = pinned_tags(recorded_tags(chosen))
     count = sum(len(run.ranks) for run in chosen)
     address = exposed(host, arguments)
     if address is not None:
-        click.echo(WARNING.format(one_line(address)), err=True)
+        terminal.echo(WARNING.format(address), err=True)
     board = Board(index, host=host, port=port, runs=count, arguments=arguments)
     with _served(index, board):
         url = page(board.url, pinned)
-        click.echo(f"TensorBoard: {url} (Ctrl-C to stop)")
+        terminal.echo(f"TensorBoard: {url} (Ctrl-C to stop)")
         if opens:
             webbrowser.open(url)
-        hint(_RELOADING)
+        terminal.hint(_RELOADING)
         if count > _SOME_RUNS:
-            hint(_FILTERING)
+            terminal.hint(_FILTERING)
         if count > _MANY_RUNS:
-            hint(_SELECTING)
+            terminal.hint(_SELECTING)
 
 
 @_command(epilog=SERVE_EXAMPLES)
@@ -145,9 +144,9 @@ def serve(source: str, port: int, runs: str | None, **shown: Any) -> None:
     awaited_runs(source, runs, index.find)
     server = GrpcServer(RecordDataProvider(index), port)
     with _served(index, server):
-        click.echo(f"Serving: {server.address} (Ctrl-C to stop)")
-        hint(f"Show it with: tensorboard --logdir . --grpc_data_provider {server.address}")
-        hint("Its Projector shows no tables of records.")
+        terminal.echo(f"Serving: {server.address} (Ctrl-C to stop)")
+        terminal.hint(f"Show it with: tensorboard --logdir . --grpc_data_provider {server.address}")
+        terminal.hint("Its Projector shows no tables of records.")
 
 
 @contextlib.contextmanager
@@ -157,4 +156,4 @@ def _served(index: RunIndex, server: contextlib.AbstractContextManager[Any]) -> 
         index.start()
         yield
         stop.wait()
-    print_problems(index.report.problems, index.report.problem_count)
+    terminal.print_problems(index.report.problems, index.report.problem_count)

@@ -9,24 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-import click
-
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import awaited_runs, choose_runs, cli, stopping
-from rec_summary.cli.output import (
-    columns_of,
-    console,
-    count_of,
-    fitted_table,
-    hint,
-    number_of,
-    one_line,
-    print_json,
-    print_problems,
-    printing,
-    progress_shown,
-    size_of,
-)
+from rec_summary.cli.text import count_of, number_of, size_of
 
 if TYPE_CHECKING:
     import threading
@@ -99,7 +84,7 @@ def tail(
             reading.skip(_NEWEST_BYTES)
         narrowed = [reading.selection.narrowed(run, newest=True) for run in found_runs]
         size = sum(run.nbytes - reading.skipped.get(run.path, 0) for run in narrowed)
-        with progress_shown() as progress:
+        with terminal.progress_shown() as progress:
             for _ in reading.poll():
                 done = reading.report.bytes_read
                 progress(source, done, max(size, done))
@@ -108,21 +93,25 @@ def tail(
         if reading.skipped:
             older = size_of(sum(reading.skipped.values()))
             read = f"Only the newest {size_of(size)} are read"
-            hint(f"{read}; --since 0 also reads the older {older}.")
+            terminal.hint(f"{read}; --since 0 also reads the older {older}.")
         if found_runs and not (once or reading.series):
-            hint(f"There are no values to show yet{which}: waiting for new ones.")
+            terminal.hint(f"There are no values to show yet{which}: waiting for new ones.")
     elif found_runs:
         reading.skip()
         count = count_of(len(found_runs), "run")
-        hint(f"Waiting for new values of {count}{which}; --since STEP shows recorded ones.")
-    in_lines = printing().as_json or not sys.stdout.isatty()
+        terminal.hint(
+            f"Waiting for new values of {count}{which}; --since STEP shows recorded ones."
+        )
+    in_lines = terminal.printing().as_json or not sys.stdout.isatty()
     with contextlib.nullcontext() if once else stopping() as stop:
         show = _print_lines if in_lines else _show_table
         show(reading, stop, interval, limit)
     if reading.ignored:
         left_out = count_of(reading.ignored, "value")
-        hint(f"There are too many series: {left_out} left out; --runs and --tags choose fewer.")
-    print_problems(reading.report.problems, reading.report.problem_count)
+        terminal.hint(
+            f"There are too many series: {left_out} left out; --runs and --tags choose fewer."
+        )
+    terminal.print_problems(reading.report.problems, reading.report.problem_count)
 
 
 def _print_lines(
@@ -144,11 +133,11 @@ def _print_lines(
 
 
 def _print_value(run: str, rank: int, tag: str, step: int, wall_time: float, value: float) -> None:
-    if printing().as_json:
+    if terminal.printing().as_json:
         origin = {"run": run, "rank": rank, "tag": tag, "step": step}
-        print_json({**origin, "wall_time": wall_time, "value": value}, indent=None)
+        terminal.print_json({**origin, "wall_time": wall_time, "value": value}, indent=None)
         return
-    click.echo(f"{_name_with_rank(run, rank)}  {one_line(tag)}  step {step}  {value:.6g}")
+    terminal.echo(f"{_name_with_rank(run, rank)}  {tag}  step {step}  {value:.6g}")
 
 
 def _show_table(
@@ -157,7 +146,7 @@ def _show_table(
     """Shows a table until it is stopped, and prints it."""
     from rich.live import Live
 
-    out = console()
+    out = terminal.console()
     if stop is not None:
         # On the alternate screen a table that is higher than the window would be cut anyway.
         with Live(console=out, auto_refresh=False, transient=True) as live:
@@ -171,7 +160,7 @@ def _show_table(
 
 
 def _name_with_rank(run: str, rank: int) -> str:
-    return one_line(run) + (f" rank {rank}" if rank else "")
+    return terminal.one_line(run) + (f" rank {rank}" if rank else "")
 
 
 def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableType:
@@ -189,16 +178,18 @@ def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableTy
         notes.append(f"and {len(ordered) - len(fitting):,} more series")
     for run in dict.fromkeys(series.run for series in fitting):
         if (since := reading.silent_since(run)) is not None:
-            notes.append(f"{one_line(run)}: no sign of life since {utc(since)}")
-    columns = columns_of(_HEADS, _rows(reading, fitting), ("run, tag", "trend"))
-    return Group(fitted_table(columns, console().size.width, _LEAST_NAME)[0], *notes)
+            notes.append(f"{terminal.one_line(run)}: no sign of life since {utc(since)}")
+    columns = terminal.columns_of(_HEADS, _rows(reading, fitting), ("run, tag", "trend"))
+    return Group(
+        terminal.fitted_table(columns, terminal.console().size.width, _LEAST_NAME)[0], *notes
+    )
 
 
 def _rows(reading: Tail, listed: Sequence[ScalarSummary]) -> Iterator[list[str | Text]]:
     """Yields a row for each run and rank, and below it one for each of its series."""
     from rich.text import Text
 
-    width = _SPARK if console().size.width >= 110 else _SPARK // 2
+    width = _SPARK if terminal.console().size.width >= 110 else _SPARK // 2
     before, now = None, time.time()
     for series in listed:
         name = _name_with_rank(series.run, series.rank)

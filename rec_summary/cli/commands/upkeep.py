@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import choose_runs, cli
-from rec_summary.cli.output import (
-    count_of,
-    one_line,
-    print_first,
-    print_json,
-    printing,
-    progress_shown,
-    reading_progress,
-    say,
-    size_of,
-)
+from rec_summary.cli.text import count_of, size_of
 
 if TYPE_CHECKING:
     from rec_summary.compaction.directory import Replacement, RunCompaction
@@ -66,34 +56,34 @@ def verify(source: str, runs: str | None, engine: str, jobs: int | None) -> int:
     def fail(run: Run, error: Exception) -> None:
         unreadable.append((run.path, str(error)))
 
-    with reading_progress(source, chosen) as counted:
+    with terminal.reading_progress(source, chosen) as counted:
         for _, result in each_run(verify_run, chosen, reader, counted, fail):
             if isinstance(result, FileReport):
                 reports.append(result)
             else:
                 unreadable.append(result)
     damaged = sum(report.damaged for report in reports) + len(unreadable)
-    if printing().as_json:
+    if terminal.printing().as_json:
         files = [{**dataclasses.asdict(file), "damaged": file.damaged} for file in reports]
-        print_json({"files": files, "unreadable": unreadable})
+        terminal.print_json({"files": files, "unreadable": unreadable})
     else:
         for report in reports:
-            where = f"{one_line(report.path)}, offset"
+            where = f"{report.path}, offset"
             lines = [
                 f"{finding.severity}: {where} {finding.offset}: {finding.text}"
                 for finding in report.findings
-                if not printing().quiet or finding.severity == DAMAGE
+                if not terminal.printing().quiet or finding.severity == DAMAGE
             ]
-            print_first(lines, "in this file")
+            terminal.print_first(lines, "in this file")
         for path, why in unreadable:
-            click.echo(f"damage: {one_line(path)}: the file cannot be read: {why}")
+            terminal.echo(f"damage: {path}: the file cannot be read: {why}")
         records = sum(sum(report.records.values()) for report in reports)
         counts = f"{count_of(len(reports), 'file')}, {count_of(records, 'sound record')}"
         size = size_of(sum(report.nbytes for report in reports))
         found = count_of(damaged, "damaged file") if damaged else "no damage"
         warnings = sum(each.severity == WARNING for file in reports for each in file.findings)
         found += f", {count_of(warnings, 'warning')}" if warnings else ""
-        say(f"{counts}, {size}: {found}")
+        terminal.say(f"{counts}, {size}: {found}")
     return int(damaged > 0)
 
 
@@ -114,23 +104,23 @@ def repair(source: str, destination: str) -> None:
     """
     from rec_summary.records.reading.repair import repair as copy
 
-    with progress_shown(doing="copying") as progress:
+    with terminal.progress_shown(doing="copying") as progress:
         report = copy(source, destination, progress=progress)
-    if printing().as_json:
-        print_json(report)
+    if terminal.printing().as_json:
+        terminal.print_json(report)
         return
     places = [
-        f"{one_line(file.source)}, offset {offset}: {size_of(size)} could not be read"
+        f"{file.source}, offset {offset}: {size_of(size)} could not be read"
         for file in report.files
         for offset, size in file.lost
     ]
-    places += [f"{one_line(path)}: cannot be opened: {why}" for path, why in report.unreadable]
-    print_first(places, "places")
+    places += [f"{path}: cannot be opened: {why}" for path, why in report.unreadable]
+    terminal.print_first(places, "places")
     records = sum(file.records for file in report.files)
     size = size_of(sum(file.nbytes for file in report.files))
     lost = sum(size for file in report.files for _, size in file.lost)
     copied = f"{count_of(records, 'record')} ({size}) in {count_of(len(report.files), 'file')}"
-    say(f"Copied {copied} to {one_line(destination)}; {size_of(lost)} could not be read.")
+    terminal.say(f"Copied {copied} to {destination}; {size_of(lost)} could not be read.")
 
 
 @cli.command(
@@ -168,23 +158,23 @@ def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None
     """
     from rec_summary.compaction.directory import compact as compact_all
 
-    with progress_shown(doing="compacting") as progress:
+    with terminal.progress_shown(doing="compacting") as progress:
         reports = compact_all(source, total_bytes, dry_run=dry_run, progress=progress, **chosen)
-    if printing().as_json:
-        print_json(reports)
+    if terminal.printing().as_json:
+        terminal.print_json(reports)
         return
     would = "would shrink " if dry_run else ""
     for run in reports:
         for path, why in run.left:
-            click.echo(f"{one_line(path)}: left as it is: {one_line(why)}", err=True)
+            terminal.echo(f"{path}: left as it is: {why}", err=True)
         nothing = f"nothing to do ({size_of(run.bytes_before)})"
-        say(f"{one_line(run.run)}: {would + _sizes(run) if run.replaced else nothing}")
+        terminal.say(f"{run.run}: {would + _sizes(run) if run.replaced else nothing}")
         for joined in run.replaced:
             line = f"  rank {joined.rank}: {count_of(len(joined.files), f'{joined.kind} file')}"
             steps = f", at most {joined.bucket_steps:,} steps in a bucket"
-            say(f"{line}, {_sizes(joined)}{steps if joined.bucket_steps > 1 else ''}")
+            terminal.say(f"{line}, {_sizes(joined)}{steps if joined.bucket_steps > 1 else ''}")
     if len(reports) > 1:
-        say(f"{count_of(len(reports), 'run')}: {would}{_sizes(*reports)}")
+        terminal.say(f"{count_of(len(reports), 'run')}: {would}{_sizes(*reports)}")
 
 
 def _sizes(*done: RunCompaction | Replacement) -> str:

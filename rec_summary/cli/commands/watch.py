@@ -10,21 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from rec_summary.cli import options
+from rec_summary.cli import options, terminal
 from rec_summary.cli.command import awaited_runs, choose_runs, cli, stopping, watched
-from rec_summary.cli.output import (
-    SHOWN,
-    complain,
-    console,
-    count_of,
-    hint,
-    one_line,
-    print_json,
-    printing,
-    say,
-)
+from rec_summary.cli.text import count_of
 
 if TYPE_CHECKING:
     import threading
@@ -56,7 +44,7 @@ interrupted.
 FIRING: Final = 1
 FAILED: Final = 3  # 1 is for alerts
 _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
-_complain: Final = functools.partial(complain, "watch")
+_complain: Final = functools.partial(terminal.complain, "watch")
 
 
 @cli.command(epilog=EXAMPLES, failure=FAILED)
@@ -120,8 +108,8 @@ def watch(
             choose_runs(source, runs, poller.find)  # an error if there are none
         deliver, retry = stack.enter_context(_delivering(poller, stop, once=once, **sinks))
         if not once:
-            names = ", ".join(one_line(rule.title) for rule in gathered)
-            hint(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.")
+            names = ", ".join(rule.title for rule in gathered)
+            terminal.hint(f"Watching {source} for: {names}; Ctrl-C to stop.")
             awaited_runs(source, runs, poller.find)
         how: dict[str, Any] = {"runs": runs, "interval": interval, "since": beginning}
         how |= {"once": once, "history": history, "stop": stop, "poller": poller}
@@ -130,9 +118,9 @@ def watch(
                 _print(news, stop)
                 deliver(news)
                 continue
-            if report is None and news.runs and not printing().quiet:
+            if report is None and news.runs and not terminal.printing().quiet:
                 if beginning is None:
-                    hint("Earlier values are not judged; --since 1d judges those of the last day.")
+                    terminal.hint("Earlier values are not judged; --since 1d judges those of the last day.")
                 else:
                     for rule in news.unmatched:
                         _complain(f"no record matches the rule {rule.title} yet")
@@ -141,10 +129,10 @@ def watch(
         if once and stop.is_set():
             return INTERRUPTED
     assert report is not None
-    if report.problem_count > SHOWN:
-        click.echo(f"{report.problem_count - SHOWN:,} more problems", err=True)
+    if report.problem_count > terminal.SHOWN:
+        terminal.echo(f"{report.problem_count - terminal.SHOWN:,} more problems", err=True)
     if once and not report.firing:
-        say(f"No alert is firing in {count_of(report.runs, 'run')}.")
+        terminal.say(f"No alert is firing in {count_of(report.runs, 'run')}.")
     return FIRING if once and report.firing else 0
 
 
@@ -198,10 +186,10 @@ def _print(transition: Transition, stop: threading.Event) -> None:
     from rec_summary.alerts.delivery import as_json, as_text
 
     try:
-        if printing().as_json:
-            print_json(as_json(transition), indent=None)
-        elif not printing().quiet:
-            console().print(as_text(transition), soft_wrap=True)
+        if terminal.printing().as_json:
+            terminal.print_json(as_json(transition), indent=None)
+        elif not terminal.printing().quiet:
+            terminal.console().print(as_text(transition), soft_wrap=True)
     except BrokenPipeError:
         # What is left in the buffers has to go somewhere when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

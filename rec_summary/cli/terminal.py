@@ -10,10 +10,12 @@ import contextlib
 import json
 import sys
 import threading
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import click
+
+from rec_summary.cli.text import count_of, size_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +32,6 @@ _PADDING: Final = 2  # of each column
 _LEAST_HEAD: Final = 8  # characters of the head of a column of numbers
 _LEAST_NAME: Final = 16  # characters of a name
 _SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
-_KEY: Final = "rec_summary.printing"  # in click's context
 SHOWN: Final = 20  # problems and notes that are printed; others are only counted
 
 _urls: dict[str, str] = {}  # by the temporary directories that stand for them
@@ -44,33 +45,34 @@ class Printing(NamedTuple):
     wide: bool = False
     as_json: bool = False
 
-    def apply(self, context: click.Context) -> None:
-        """Makes a command print like this."""
-        context.meta[_KEY] = self
-
 
 def printing() -> Printing:
     """Returns how the command that runs in this thread prints."""
     context = click.get_current_context(silent=True)
-    current: Printing = Printing() if context is None else context.meta.get(_KEY, Printing())
-    return current
+    return (context and context.find_object(Printing)) or Printing()
+
+
+def echo(text: str = "", *, err: bool = False, bold: bool = False) -> None:
+    """Prints one line; names in it may come from the records of a stranger."""
+    line = one_line(text)
+    click.echo(click.style(line, bold=True) if bold else line, err=err)
 
 
 def say(text: str) -> None:
     """Prints a line about what was done, unless JSON or nothing is to be printed."""
     if not (printing().quiet or printing().as_json):
-        click.echo(text)
+        echo(text)
 
 
 def hint(text: str) -> None:
     """Prints a line for the user to standard error, unless nothing is to be printed."""
     if not printing().quiet:
-        click.echo(text, err=True)
+        echo(text, err=True)
 
 
 def complain(command: str, text: str) -> None:
     """Prints to standard error what a command could not do while it goes on."""
-    click.echo(f"rec-summary {command}: {one_line(text)}", err=True)
+    echo(f"rec-summary {command}: {text}", err=True)
 
 
 def one_line(text: str) -> str:
@@ -90,33 +92,6 @@ def with_urls(text: str) -> str:
 def show_as_url(path: str, url: str) -> None:
     """Makes `with_urls` show a URL in the place of a temporary directory."""
     _urls[path] = url
-
-
-def count_of(number: int, noun: str) -> str:
-    """Returns a number and a noun, in the plural if need be."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def counts_of(numbers: Mapping[str, int]) -> str:
-    """Returns how many there are of each kind of record or value, as a list in a sentence."""
-    names = {kind: kind.removesuffix("_value").removesuffix("_def") for kind in numbers}
-    return ", ".join(
-        f"{n:,} {names[kind].replace('_', ' ')}" for kind, n in sorted(numbers.items())
-    )
-
-
-def size_of(nbytes: float) -> str:
-    """Returns a size with its unit."""
-    from rich.filesize import decimal
-
-    return decimal(int(nbytes))
-
-
-def number_of(value: object) -> str:
-    """Returns a value for a cell of a table: a float in short, nothing for None."""
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def console() -> Console:
@@ -251,22 +226,22 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
 def print_first(lines: Sequence[str], more: str) -> None:
     """Prints the first lines, and how many more there are; `more` names them, such as `notes`."""
     for line in lines[:SHOWN]:
-        click.echo(line)
+        echo(line)
     if len(lines) > SHOWN:
-        click.echo(f"  and {len(lines) - SHOWN:,} more {more}")
+        echo(f"  and {len(lines) - SHOWN:,} more {more}")
 
 
 def print_problems(problems: Sequence[object], count: int) -> None:
     """Prints the first problems to standard error, and how many there are; all of them with -v."""
     if not count:
         return
-    click.echo(f"{count_of(count, 'problem')}:", err=True)
+    echo(f"{count_of(count, 'problem')}:", err=True)
     printed = problems if printing().verbose else problems[:SHOWN]
     for problem in printed:
-        click.echo(f"  {one_line(str(problem))}", err=True)
+        echo(f"  {problem}", err=True)
     if count > len(printed):
         how = "" if printing().verbose else " (-v lists them)"
-        click.echo(f"  and {count - len(printed):,} more{how}", err=True)
+        echo(f"  and {count - len(printed):,} more{how}", err=True)
 
 
 @contextlib.contextmanager
@@ -323,10 +298,10 @@ def _in_lines(doing: str | None, counted: str | None) -> Progress:
         printed, tenth = name, reached
         if counted:
             end = f" of {total:,}" if total else ""
-            text = f"{one_line(name)}: {done:,}{end} {counted}"
+            text = f"{name}: {done:,}{end} {counted}"
         else:
-            text = f"{doing} {one_line(name)} ({size_of(done)} of {size_of(total)} read)"
-        click.echo(text, err=True)
+            text = f"{doing} {name} ({size_of(done)} of {size_of(total)} read)"
+        echo(text, err=True)
 
     return show
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from rec_summary.cli.output import (
+from rec_summary.cli.terminal import (
     Column,
     Printing,
     fitted_table,
@@ -33,7 +33,7 @@ from rec_summary.series.overview.statistics import TagSummary
 def command(**options: bool) -> Iterator[None]:
     """Runs the block as a command with these options."""
     with click.Context(click.Command("inspect")) as context:
-        Printing(**options).apply(context)
+        context.obj = Printing(**options)
         yield
 
 
