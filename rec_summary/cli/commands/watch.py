@@ -120,7 +120,9 @@ def watch(
                 continue
             if report is None and news.runs and not terminal.printing().quiet:
                 if beginning is None:
-                    terminal.hint("Earlier values are not judged; --since 1d judges those of the last day.")
+                    terminal.hint(
+                        "Earlier values are not judged; --since 1d judges those of the last day."
+                    )
                 else:
                     for rule in news.unmatched:
                         _complain(f"no record matches the rule {rule.title} yet")
