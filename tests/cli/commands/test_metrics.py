@@ -338,7 +338,7 @@ def test_a_real_prometheus_scrapes_it_and_an_alert_fires(
         pytest.skip("Prometheus is not installed (apt-get install prometheus)")
     source, url = served
     training = Writing(source)
-    training.state("RUNNING", rank_size=1, troubles={"write": 1})
+    training.state("RUNNING", rank_size=2, troubles={"write": 1})
     training.values(1, loss=0.5)
     config = (MONITORING / "prometheus.yml").read_text().replace("15s", "1s")
     config = config.replace("127.0.0.1:9464", urllib.parse.urlsplit(url).netloc)
