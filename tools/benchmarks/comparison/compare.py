@@ -47,7 +47,7 @@ _SCALARS: Final = (
     ("scalars, close", "s", "closing"),
     ("scalars, read back", "s", "read"),
 )
-# What a writer that flushes each second loses depends on the part of a second when it is killed.
+# What a writer that flushes at intervals loses depends on the moment when it is killed.
 _KILL_PARTS: Final = (1 / 6, 1 / 2, 5 / 6)
 _KILLED: Final = (
     ("kill -9: values lost", "of them", "lost"),
