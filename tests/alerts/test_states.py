@@ -506,9 +506,3 @@ def of(transition: Transition) -> Point:
     assert value is not None
     assert transition.step is not None
     return Point(tag, transition.step, transition.wall_time, value)
-
-
-def test_no_rule_is_about_the_recorded_states_of_alerts() -> None:
-    alerts = AlertStates([parse("*auc* drops 5% within 1d")])
-    tag = "alerts/auc-drop"
-    assert take(alerts, point(1, 1.0, tag=tag), point(2, 0.0, tag=tag)) == []
