@@ -255,6 +255,7 @@ def test_a_command_that_cannot_be_killed_does_not_hold_up_the_next_one(
     reports = list[str]()
     command = Command(f"sh -c 'sleep 1000; touch {tmp_path}/end'", reports.append, timeout=0.1)
     with monkeypatch.context() as patch:
+        # The tests may run as root, who may kill every process.
         patch.setattr(os, "killpg", refuse)
         run_for(command, began(), began(4))
     try:
