@@ -35,7 +35,7 @@ _MODE: Final = 0o644
 _SECONDS: Final = "%Y-%m-%d %H:%M:%S"
 
 
-def sentence(transition: Transition) -> str:
+def _sentence(transition: Transition) -> str:
     """Returns a transition as one line of text."""
     rank = f" (rank {transition.rank})" if transition.rank else ""
     rule = transition.rule
@@ -50,7 +50,7 @@ def as_text(transition: Transition) -> Text:
 
     date = moment(transition.wall_time)
     time_text = "at no time" if date is None else date.astimezone().strftime(_SECONDS)
-    state, _, rest = sentence(transition).partition(":")
+    state, _, rest = _sentence(transition).partition(":")
     style = "bold red" if transition.firing else "green"
     return Text.assemble((time_text, "dim"), " ", (state.upper(), style), rest)
 
@@ -71,7 +71,7 @@ def as_json(transition: Transition) -> Mapping[str, Any]:
         "wall_time": transition.wall_time,
         "time": None if date is None else date.isoformat(timespec="milliseconds"),
         "reason": printable(transition.reason),
-        "text": sentence(transition),
+        "text": _sentence(transition),
     }
 
 

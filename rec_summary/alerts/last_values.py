@@ -63,13 +63,9 @@ class LastOfRun:
         """Whether the training has gone on with fewer ranks, without this one."""
         return 0 < self.rank_size <= rank
 
-    def age_of(self, rank: int) -> float:
-        """Returns how long ago the last record of a rank arrived, in seconds."""
-        return time.monotonic() - self.arrived[rank]
-
     def shows_life(self) -> bool:
         """Whether a run that should be running has a process, as far as can be known."""
-        last = time.time() - min(map(self.age_of, self.arrived))
+        last = time.time() - (time.monotonic() - max(self.arrived.values()))
         return self.state is None or shows_life(self.run, self.state, last)
 
 
@@ -114,21 +110,20 @@ class LastValues:
         self.polled = 0.0
         self._selection = selection
 
-    def take(self, name: str, run: Run, news: NewData, age: float = 0.0) -> None:
+    def take(self, name: str, run: Run, news: NewData, arrived: float) -> None:
         """Adds the data of new records.
 
         Args:
             name: The run's name.
             run: The run.
             news: The data of at least one record.
-            age: How long ago they arrived, in seconds.
+            arrived: When they arrived, on the monotonic clock.
         """
         with self.lock:
             entry = self.runs.setdefault(name, LastOfRun(run))
             entry.run = run
             last = max(float(news.wall_times[-1]), entry.recorded.get(news.rank, 0.0))
             entry.recorded[news.rank] = last
-            arrived = time.monotonic() - age
             entry.arrived[news.rank] = max(arrived, entry.arrived.get(news.rank, arrived))
             if news.steps is not None:
                 # A landscape has step 0, and is computed after the training.

@@ -7,6 +7,7 @@ import io
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from http.server import ThreadingHTTPServer
 from socketserver import TCPServer
@@ -114,11 +115,12 @@ class Exposition:
                 add("last_step", (name, str(rank)), step)
 
     def _add_run(self, add: Any, name: str, run: LastOfRun) -> None:
+        now = time.monotonic()
         for rank, recorded in [*run.recorded.items()]:
             if run.has_left(rank):
                 continue
             add("last_record_timestamp_seconds", (name, str(rank)), recorded)
-            add("last_record_age_seconds", (name, str(rank)), run.age_of(rank))
+            add("last_record_age_seconds", (name, str(rank)), now - run.arrived[rank])
         status = run.status
         for value in RunState.Status.keys():  # noqa: SIM118  # no dict
             add("run_status", (name, value), float(value == status))
@@ -154,20 +156,32 @@ class MetricsServer:
         address: The URL to scrape.
     """
 
-    def __init__(self, values: LastValues, host: str, port: int) -> None:
+    def __init__(
+        self,
+        values: LastValues,
+        host: str,
+        port: int,
+        *,
+        client_secs: float = _CLIENT_SECS,
+        most_clients: int = _MOST_CLIENTS,
+    ) -> None:
         """Begins to listen.
 
         Args:
             values: What is served.
             host: The address to listen at.
             port: The port; 0 for a free one.
+            client_secs: The time that a client may take to ask, and to read.
+            most_clients: How many clients there may be at a time.
 
         Raises:
             SourceError: It cannot listen there.
         """
         expected = "an address of this machine and a port at which nothing listens"
         with os_errors_as(SourceError, "the address", f"{host}:{port}", expected):
-            self._server = _Server((host, port), _Handler.factory(registry_of(values)))
+            handler: Any = _Handler.factory(registry_of(values))
+            handler.timeout = client_secs
+            self._server = _Server((host, port), handler, most_clients)
         netloc = f"[{host}]" if ":" in host else host
         self.address = f"http://{netloc}:{self._server.server_port}/metrics"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -181,10 +195,9 @@ class MetricsServer:
 class _Server(ThreadingHTTPServer):
     """One thread for each client, and a limit to both clients and their time."""
 
-    request_queue_size = _MOST_CLIENTS  # a client that finds no place asks again a second later
-
-    def __init__(self, address: tuple[str, int], handler: Any) -> None:
-        self._room = threading.BoundedSemaphore(_MOST_CLIENTS)
+    def __init__(self, address: tuple[str, int], handler: Any, most: int) -> None:
+        self.request_queue_size = most  # a client that finds no place asks again a second later
+        self._room = threading.BoundedSemaphore(most)
         self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
         super().__init__(address, handler)
 
@@ -225,7 +238,7 @@ class _Handler(MetricsHandler):
     def setup(self) -> None:
         super().setup()
         self._late = False
-        self._timer = threading.Timer(_CLIENT_SECS, self._give_up)
+        self._timer = threading.Timer(self.timeout, self._give_up)
         self._timer.daemon = True
         self._timer.start()
 

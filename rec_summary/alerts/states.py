@@ -27,7 +27,6 @@ from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.rules import COMPARISONS, Change, Compare, NotFinite, Rule, Silence, float32
 from rec_summary.alerts.sliding_maximum import SlidingMaximum
 from rec_summary.arrays import Flags, Floats, Integers
-from rec_summary.records.control import ALERTS
 from rec_summary.series.batch import Columns, concatenated, rows_of
 
 _AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
@@ -385,7 +384,7 @@ class AlertStates:
                 is_about = (
                     tag is None if pattern is None else tag is not None and pattern.matches(tag)
                 )
-                if not is_about or (tag or "").startswith(ALERTS):
+                if not is_about:
                     continue
                 self._matched.add(rule)
                 if isinstance(rule.condition, Silence):

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -37,6 +37,13 @@ _NOTHING: Final = concatenated([])  # no scalars
 EVERYTHING: Final = Since()
 
 
+class Clock(Protocol):
+    """The real time and one that never jumps, as the module `time` has them."""
+
+    def time(self) -> float: ...
+    def monotonic(self) -> float: ...
+
+
 def watch(
     source: str | os.PathLike[str],
     rules: Sequence[Rule],
@@ -49,6 +56,8 @@ def watch(
     interval: float = INTERVAL_SECS,
     values: LastValues | None = None,
     poller: RunPoller | None = None,
+    patience: float = PATIENCE_SECS,
+    clock: Clock = time,
 ) -> Iterator[Transition | Problem | WatchReport]:
     """Judges the records of a source, and whatever is written there, until stopped.
 
@@ -67,15 +76,17 @@ def watch(
         interval: How long to wait between two polls, in seconds.
         values: Takes everything that is read, and the alerts; None for nothing.
         poller: What finds the runs of `source`, if it has looked for them already.
+        patience: How long damage may be a write in progress, in seconds; with `once`, none is.
+        clock: What tells the time.
 
     Yields:
         Transitions of alerts and problems as they come, and a report when everything that was
         there at the start has been judged; without `once`, another one after each poll and at the
         end.
     """
-    patience = 0.0 if once else PATIENCE_SECS
+    patience = 0.0 if once else patience
     poller = RunPoller(os.fspath(source)) if poller is None else poller
-    watcher = _Watcher(poller, rules, since, runs, stop, patience, values)
+    watcher = _Watcher(poller, rules, since, runs, stop, patience, values, clock)
     for transition in watcher.catch_up(past=history):
         if history:
             yield transition
@@ -103,10 +114,11 @@ class _Watcher:
         stop: threading.Event,
         patience: float,
         values: LastValues | None,
+        clock: Clock,
     ) -> None:
         self.alerts = AlertStates(rules)
         self._poller = poller
-        self._offset = time.time() - time.monotonic()
+        self._clock, self._offset = clock, clock.time() - clock.monotonic()
         self._skips = since is None
         self._pattern = pattern
         self._stop = stop
@@ -124,7 +136,7 @@ class _Watcher:
 
     def _now(self) -> float:
         """Returns the real time, which neither jumps nor passes while the machine is suspended."""
-        return time.monotonic() + self._offset
+        return self._clock.monotonic() + self._offset
 
     def catch_up(self, *, past: bool) -> Iterator[Transition]:
         """Judges what is there; its silence counts from the times of the records."""
@@ -158,7 +170,7 @@ class _Watcher:
 
         Where each reading takes long, such as one of thousands of live runs, there is always more.
         """
-        begun = time.monotonic()
+        begun = self._clock.monotonic()
         for run in matching_runs(self._poller.poll(), self._pattern):
             name = self._names.setdefault(run.path, valid(run.name))
             reader = self._readers.get(run.path)
@@ -175,8 +187,8 @@ class _Watcher:
                     news = news._replace(scalars=_NOTHING)
                 now = self._now()
                 if self._values is not None:
-                    age = max(now - float(news.wall_times[-1]), 0.0) if old else 0.0
-                    self._values.take(name, run, news, age)
+                    arrived = min(now, float(news.wall_times[-1])) if old else now
+                    self._values.take(name, run, news, arrived - self._offset)
                 for transition in self.alerts.take(name, news, now, old=old, past=past):
                     yield transition
                     if self._stop.is_set():
@@ -184,7 +196,7 @@ class _Watcher:
             if reader.is_waiting:
                 self._poller.again(run)
         yield from self._forget_the_gone()
-        took = time.monotonic() - begun
+        took = self._clock.monotonic() - begun
         is_usual = self._took / 2 <= took <= self._took * 2
         self._is_late, self._took = took > _LONG_SECS and not is_usual, took
 
@@ -216,7 +228,11 @@ class WatchedRun:
     """
 
     def __init__(
-        self, selection: Selection, report: Report, patience: float = PATIENCE_SECS
+        self,
+        selection: Selection,
+        report: Report,
+        patience: float = PATIENCE_SECS,
+        most_series: int = MOST_SERIES,
     ) -> None:
         """Begins at the beginning of every file.
 
@@ -224,11 +240,13 @@ class WatchedRun:
             selection: Which tags are read, and from where on.
             report: Takes problems.
             patience: As in `NewRecords`.
+            most_series: How many series are judged.
         """
         self.is_waiting = False
         self._selection = selection
         self._report = report
         self._records = NewRecords(report, patience=patience)
+        self._most_series = most_series
         self._series: set[tuple[int, str]] = set()  # ranks and tags
         self._is_full = False  # whether a series was left out
 
@@ -307,12 +325,12 @@ class WatchedRun:
 
     def _has_room(self, rank: int, tag: str, batch: Batch) -> bool:
         """Whether a series is judged; notes that it is there."""
-        if (rank, tag) in self._series or len(self._series) < MOST_SERIES:
+        if (rank, tag) in self._series or len(self._series) < self._most_series:
             self._series.add((rank, tag))
             return True
         if not self._is_full:
             self._is_full = True
-            what = f"tags beyond the first {MOST_SERIES:,} of the run are not judged"
+            what = f"tags beyond the first {self._most_series:,} of the run are not judged"
             self._report.problem(batch.path, batch.offset, what)
         return False
 

@@ -20,20 +20,20 @@ import click
 
 from rec_summary.cli.command import cli
 
-# Each adds its commands to `cli`; the documentation has this order.
-from rec_summary.cli.commands import (  # noqa: F401 # isort: skip
-    serving,
-    export,
-    tail,
-    plot,
-    watch,
-    inspect,
-    lineage,
-    diff,
-    landscape,
-    upkeep,
+# Each adds its commands to `cli`.
+from rec_summary.cli.commands import (  # noqa: F401
     control,
+    diff,
+    export,
+    inspect,
+    landscape,
+    lineage,
     metrics,
+    plot,
+    serving,
+    tail,
+    upkeep,
+    watch,
 )
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it

@@ -142,8 +142,27 @@ class RecordsCommand(click.Command):
             raise click.UsageError(terminal.one_line(three_part(DESTINATION, target, expected)))
 
 
+GROUPS: Final = {
+    "Look at runs": ("view", "tail", "lineage", "plot", "watch"),
+    "Run a training, and pass its data on": ("control", "note", "export", "metrics"),
+    "Keep and examine records": (
+        *("verify", "repair", "compact", "landscape", "serve", "inspect", "diff"),
+    ),
+}
+"""The commands as `--help` and the documentation list them."""
+
+
 class _Commands(click.Group):
     command_class = RecordsCommand
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the commands, group by group."""
+        room = formatter.width - max(map(len, self.commands)) - 6  # indents and a gap
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, self.commands[name].get_short_help_str(room)) for name in names]
+                )
 
 
 @click.group(

@@ -1,4 +1,4 @@
-"""Requests to running trainings, for `control`, `note` and `watch`."""
+"""Requests to running trainings, for `control` and `note`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import contextlib
 import getpass
 import os
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
-from rec_summary.alerts.delivery import Complain, sentence
-from rec_summary.alerts.states import Transition
 from rec_summary.cli.command import one_run
 from rec_summary.errors import (
     ArgumentError,
-    RecSummaryError,
     SourceError,
     os_errors_as,
     three_part,
@@ -27,7 +25,6 @@ from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import Url
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.lineage import NOTE, Lineage, lineage_of
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.overview.position import positions
@@ -40,15 +37,10 @@ _MARGIN_SECS: Final = 4.0  # until the last rank has read the file
 # network file system, has to show the file to all of them before.
 STOP_MARGIN_SECS: Final = 60.0
 _POLL_SECS: Final = 0.1
-_ASK_SECS: Final = 2.0  # between two requests to end
 _WRITABLE: Final = "a record directory in which this user may write"
 
 Answers = dict[int, tuple[int, str]]
 """The step and the words of each rank that has answered."""
-
-
-class NotYetError(SourceError):
-    """A training cannot be asked for something yet."""
 
 
 def run_of(source: str) -> tuple[Run, Lineage]:
@@ -113,20 +105,17 @@ def _check_user(run: Run) -> os.stat_result:
     return owner
 
 
-def request_to(
-    run: Run, state: RunState, complain: Complain, author: str | None = None, **what: Any
-) -> Request:
+def request_to(run: Run, state: RunState, complain: Callable[[str], None], **what: Any) -> Request:
     """Returns a request to a training, at the same step on all ranks.
 
     Args:
         run: The run.
         state: The state of the training.
         complain: Takes what is not certain about the request.
-        author: Who makes it; None for the user of this process.
         what: What it asks for.
 
     Raises:
-        NotYetError: It ends a training of several ranks, and it is not known where they are.
+        SourceError: It ends a training of several ranks, and it is not known where they are.
     """
     at_step = None
     if state.rank_size > 1:
@@ -141,7 +130,7 @@ def request_to(
                 "again when they are recorded (sooner with --collect-freq 1), or end all "
                 "processes with SIGTERM"
             )
-            raise NotYetError(three_part(f"to end {run.path} now", verbatim(received), expected))
+            raise SourceError(three_part(f"to end {run.path} now", verbatim(received), expected))
         if known_positions:
             end = time.time() + (STOP_MARGIN_SECS if stops else _MARGIN_SECS)
             # The next step is the first one that ends later; one more, as steps differ.
@@ -151,12 +140,12 @@ def request_to(
                 f"the step of rank {', '.join(map(str, missing))} is not known yet: "
                 "ranks may apply the request at different steps",
             )
-    return new_request(author, at_step=at_step, **what)
+    return new_request(at_step=at_step, **what)
 
 
-def new_request(author: str | None, **what: Any) -> Request:
-    """Returns a request that a training can read; None stands for the user of this process."""
-    author = (author or f"{_user()}@{this_host()}")[:200]
+def new_request(**what: Any) -> Request:
+    """Returns a request of the user of this process that a training can read."""
+    author = f"{_user()}@{this_host()}"[:200]
     request = Request(id=new_identity(), author=author, time=time.time(), **what)
     try:
         check_request(request)
@@ -203,62 +192,3 @@ def answers_to(run: Run, state: RunState, request: Request, wait: float) -> Answ
         run = next(iter(find_runs(run.path)))
         time.sleep(_POLL_SECS)
     return answers
-
-
-class AlertRequests:
-    """Asks running trainings to record alerts, and to end.
-
-    A training of several ranks can be asked to end when it is known where all of them are. Until
-    then, it is asked again and again, as long as the alert fires; with `once`, it is not.
-    """
-
-    def __init__(
-        self, poller: RunPoller, complain: Complain, *, record: bool, stop_run: bool, once: bool
-    ) -> None:
-        if isinstance(poller.source, Url):
-            expected = "a local directory, for --record and --stop-run"
-            raise ArgumentError(three_part("SRC", str(poller.source), expected))
-        self._poller, self._record, self._stop_run = poller, record, stop_run
-        self._complain, self._once = complain, once
-        self._waiting: dict[object, Transition] = {}
-        self._next = 0.0
-
-    def __call__(self, transition: Transition) -> None:
-        """Passes an alert on."""
-        self._waiting.pop(_alert_key(transition), None)
-        # Two requests, as several ranks stop later than they record.
-        if self._record:
-            alerts = {valid(transition.rule.title)[:200]: int(transition.firing)}
-            self._ask(transition, note=sentence(transition)[:LONGEST_NOTE], alerts=alerts)
-        if self._stop_run and transition.firing:
-            self._ask(transition, actions=("stop",))
-
-    def retry(self) -> None:
-        """Asks those again that could not be asked to end, every few seconds."""
-        if self._waiting and time.monotonic() >= self._next:
-            waiting, self._waiting = self._waiting, {}
-            for transition in waiting.values():
-                self._ask(transition, again=True, actions=("stop",))
-
-    def _ask(self, transition: Transition, again: bool = False, **what: Any) -> None:
-        title = valid(transition.rule.title)
-        try:
-            for run in self._poller.runs():
-                if valid(run.name) == transition.run:
-                    state = training_of(run, lineage_of(run, Report()))
-                    author = f"rec-summary watch: {title}"
-                    add_request(run.path, request_to(run, state, self._complain, author, **what))
-        except NotYetError as error:
-            if self._once:
-                self._complain(f"{error} The training was not asked to end.")
-                return
-            self._waiting[_alert_key(transition)] = transition
-            self._next = time.monotonic() + _ASK_SECS
-            if not again:
-                self._complain(f"{error} This is tried again while the alert {title} fires.")
-        except (RecSummaryError, OSError, ValueError) as error:
-            self._complain(f"the alert {title} cannot be sent to the training: {error}")
-
-
-def _alert_key(transition: Transition) -> object:
-    return transition.run, transition.rank, transition.tag, transition.rule

@@ -223,12 +223,17 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
     click.echo(with_urls(json.dumps(json_value(value), indent=indent, allow_nan=False)))
 
 
-def print_first(lines: Sequence[str], more: str) -> None:
+def print_first(lines: Sequence[str], more: str, most: int = SHOWN) -> None:
     """Prints the first lines, and how many more there are; `more` names them, such as `notes`."""
-    for line in lines[:SHOWN]:
+    for line in lines[:most]:
         echo(line)
-    if len(lines) > SHOWN:
-        echo(f"  and {len(lines) - SHOWN:,} more {more}")
+    print_more(len(lines) - most, more)
+
+
+def print_more(count: int, what: str) -> None:
+    """Prints how many more there are of something, if there are any."""
+    if count > 0:
+        echo(f"  and {count:,} more {what}")
 
 
 def print_problems(problems: Sequence[object], count: int) -> None:

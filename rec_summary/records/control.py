@@ -25,9 +25,6 @@ LOCK_NAME: Final = ".rec_summary.control.lock"
 MOST_BYTES: Final = 64 << 10
 MOST_REQUESTS: Final = 32
 
-ALERTS: Final = "alerts/"
-"""The beginning of the tags of the states of alerts; no rule is about them."""
-
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _LOCK_SECS: Final = 10.0
 
@@ -52,9 +49,8 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         actions: What is to be done once.
         steps: How many steps the settings last; None for until the training ends.
         at_step: The step to apply it at; None for the next one.
-        note: A person's own words, or those of an alert, for the lineage.
+        note: A person's own words, for the lineage.
         note_step: The step that the note is about; None for the one at which it is recorded.
-        alerts: The states of alerts, 0 or 1 by name, which are recorded as scalars.
     """
 
     id: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
@@ -68,7 +64,6 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     # A person's 1,000 characters, and the time that they are about.
     note: Annotated[str, Meta(max_length=1100)] = ""
     note_step: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
-    alerts: Annotated[dict[Key, Literal[0, 1]], Meta(max_length=32)] = {}
 
 
 class _Document(Struct, forbid_unknown_fields=True):

@@ -170,7 +170,7 @@ class Lineage:
 
     @property
     def own_words(self) -> list[Note]:
-        """The notes that people and alerts have written."""
+        """The notes that people have written."""
         return [note for note in self.notes if note.kind == NOTE]
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:

@@ -86,7 +86,7 @@ def _holds(condition: Any, past: list[Point]) -> bool | None:
         kept = [q for q in kept if q.step <= p.step and q.wall_time <= p.wall_time]
         if kept and len(kept) < before:  # a restart: the time in between does not count
             gap = p.wall_time - kept[-1].wall_time
-            kept = [q._replace(wall_time=q.wall_time + gap) for q in kept]
+            kept = [Point(q.tag, q.step, q.wall_time + gap, q.value) for q in kept]
         kept += [p] if math.isfinite(p.value) else []
     kept = [q for q in kept if past[-1].wall_time - q.wall_time <= condition.within]
     if not kept:

@@ -26,7 +26,6 @@ from rec_summary.alerts.delivery import (
     as_json,
     as_text,
     environment,
-    sentence,
 )
 from rec_summary.alerts.rules import parse
 from rec_summary.alerts.states import Transition
@@ -95,8 +94,8 @@ def test_a_time_beyond_the_calendar_is_no_date(wall_time: float) -> None:
 def test_a_sentence_names_the_rule_and_says_what_it_is() -> None:
     named = parse("hot: loss > 1")
     each = transition()
-    text = sentence(Transition(True, named, "run", 0, "loss", 7, 0.0, 1.5, each.reason))
-    assert text == "firing: run: hot (loss > 1): loss = 1.5"
+    named_edge = Transition(True, named, "run", 0, "loss", 7, 0.0, 1.5, each.reason)
+    assert as_json(named_edge)["text"] == "firing: run: hot (loss > 1): loss = 1.5"
 
 
 def _append(path: str, run: str) -> None:
@@ -256,6 +255,7 @@ def test_a_command_that_cannot_be_killed_does_not_hold_up_the_next_one(
     reports = list[str]()
     command = Command(f"sh -c 'sleep 1000; touch {tmp_path}/end'", reports.append, timeout=0.1)
     with monkeypatch.context() as patch:
+        # The tests may run as root, who may kill every process.
         patch.setattr(os, "killpg", refuse)
         run_for(command, began(), began(4))
     try:

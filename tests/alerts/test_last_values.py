@@ -51,7 +51,7 @@ def data(news: News) -> NewData:
 def test_of_each_rank_the_last_is_kept_and_the_state_of_the_lowest(every: list[News]) -> None:
     values = LastValues(Selection(ExportOptions()))
     for news in every:
-        values.take("run", RUN, data(news))
+        values.take("run", RUN, data(news), arrived=1000.0)
     entry = values.runs["run"]
     for rank in {news.rank for news in every}:
         mine = [news for news in every if news.rank == rank]

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 import urllib.request
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +15,7 @@ pytest.importorskip("prometheus_client")
 from prometheus_client.parser import text_string_to_metric_families
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.alerts import last_values, prometheus
+from rec_summary.alerts import prometheus
 from rec_summary.alerts.last_values import LastOfRun, LastValue, LastValues
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions, Selection
@@ -37,17 +36,16 @@ def shown(values: LastValues) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_what_a_run_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(time=time.time, monotonic=lambda: 1000.0)
-    monkeypatch.setattr(last_values, "time", clock)
+def test_what_a_run_says_of_itself() -> None:
+    now = time.monotonic()
     values = LastValues(Selection(ExportOptions()))
     state = RunState(status=RunState.RUNNING, rank_size=8, start_time=START, troubles={"write": 2})
-    times = {"recorded": {0: START, 1: START + 60}, "arrived": {0: 200.0, 1: 300.0}}
+    times = {"recorded": {0: START, 1: START + 60}, "arrived": {0: now - 80_000, 1: now - 70_000}}
     values.runs["live"] = LastOfRun(Run("live", "/live", ()), state, **times)
     values.runs["plain"] = LastOfRun(Run("plain", "/plain", ()), **times)
     values.polled = START + 4
     found = shown(values)
-    assert found["last_record_age_seconds", "live", "0"] == 800
+    assert found["last_record_age_seconds", "live", "0"] == pytest.approx(80_000, abs=5000)
     assert found["last_record_timestamp_seconds", "live", "1"] == START + 60
     assert found["run_start_timestamp_seconds", "live"] == START
     assert ("run_start_timestamp_seconds", "plain") not in found
@@ -104,9 +102,9 @@ def test_why_a_run_has_ended(status: RunState.Status, reason: str, expected: str
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> prometheus.MetricsServer:
-    monkeypatch.setattr(prometheus, "_CLIENT_SECS", 3600.0)
-    return prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", 0)
+def server() -> prometheus.MetricsServer:
+    values = LastValues(Selection(ExportOptions()))
+    return prometheus.MetricsServer(values, "127.0.0.1", 0, client_secs=3600.0)
 
 
 def answer(server: prometheus.MetricsServer, request: bytes) -> bytes:
@@ -138,14 +136,12 @@ def test_a_client_that_leaves_without_a_request_leaves_no_timer(
     server.close()
 
 
-def test_more_clients_than_there_is_room_for_are_sent_away_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(prometheus, "_MOST_CLIENTS", 2)
-    server = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", 0)
+def test_more_clients_than_there_is_room_for_are_sent_away_at_once() -> None:
+    values = LastValues(Selection(ExportOptions()))
+    limits = {"client_secs": 3600.0, "most_clients": 2}
+    server = prometheus.MetricsServer(values, "127.0.0.1", 0, **limits)  # type: ignore[arg-type]
     port = int(server.address.rpartition(":")[2].partition("/")[0])
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
-    eventually(lambda: server._server._room._value, lambda room: room == 0)
     with contextlib.suppress(OSError):  # it was closed before the request was read
         assert answer(server, b"GET /metrics HTTP/1.0\r\n\r\n") == b""
     for client in silent:

@@ -57,9 +57,9 @@ def take(
     return alerts.take(run, news(points, **options), now)
 
 
-def bare(wall_time: float, over: bool | None = None) -> NewData:
-    """Returns what a record without values says."""
-    return news([])._replace(wall_times=np.array([wall_time]), steps=None, over=over)
+def bare(*wall_times: float, over: bool | None = None, state: RunState | None = None) -> NewData:
+    """Returns what records without values say."""
+    return NewData(0, np.array(wall_times), None, news([]).scalars, over, state)
 
 
 def edges(transitions: Iterable[Transition]) -> list[tuple[int | None, bool]]:
@@ -334,7 +334,7 @@ class TestSilence:
         alerts = AlertStates([parse("loss no data for 10s")])
         take(alerts, point(1, 1), now=100.0)
         assert len(alerts.tick(120.0)) == 1
-        over = bare(0.0, over=True)._replace(wall_times=np.array([130.0, 140.0, 150.0]))
+        over = bare(130.0, 140.0, 150.0, over=True)
         [resolved] = alerts.take("run", over, 1000.0, old=True)
         assert (resolved.wall_time, resolved.reason) == (150.0, "the run has ended")
 
@@ -375,11 +375,11 @@ class TestSilence:
 
     def test_a_rank_that_has_left_the_training_is_not_waited_for_until_it_comes_back(self) -> None:
         alerts = AlertStates([parse("no data for 10s")])
-        running = bare(START, over=False)._replace(state=RunState(rank_size=2))
+        running = bare(START, over=False, state=RunState(rank_size=2))
         alerts.take("run", running, 100.0)
         take(alerts, point(1, 1), now=100.0, rank=1)
         assert [each.rank for each in alerts.tick(110.0)] == [0, 1]
-        alone = running._replace(state=RunState(rank_size=1))
+        alone = bare(START, over=False, state=RunState(rank_size=1))
         resolved = alerts.take("run", alone, 120.0)
         assert [(each.rank, each.reason) for each in resolved] == [
             *[(0, "data again"), (1, "the training goes on without this rank")]
@@ -402,7 +402,7 @@ class TestSilence:
     def test_what_is_recorded_after_the_end_does_not_revive_a_run(self, step: int | None) -> None:
         alerts = AlertStates([parse("no data for 10s")])
         take(alerts, point(7, 1), now=100.0)
-        over = bare(START + 8, over=True)._replace(state=RunState(step=7))
+        over = bare(START + 8, over=True, state=RunState(step=7))
         alerts.take("run", over, 101.0)
         late = START + 300
         alerts.take("run", bare(late) if step is None else news([point(step, 1, at=late)]), 600.0)
@@ -506,9 +506,3 @@ def of(transition: Transition) -> Point:
     assert value is not None
     assert transition.step is not None
     return Point(tag, transition.step, transition.wall_time, value)
-
-
-def test_no_rule_is_about_the_recorded_states_of_alerts() -> None:
-    alerts = AlertStates([parse("*auc* drops 5% within 1d")])
-    tag = "alerts/auc-drop"
-    assert take(alerts, point(1, 1.0, tag=tag), point(2, 0.0, tag=tag)) == []

@@ -19,8 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2
-from rec_summary.alerts import last_values
-from rec_summary.alerts import watching as watching_module
 from rec_summary.alerts.last_values import LastValues, WatchReport
 from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
@@ -299,12 +297,9 @@ class Steps:
         return list(self._news)
 
 
-def test_each_poll_ends_with_what_is_new_and_a_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watching_module, "PATIENCE_SECS", 0.0)  # damage is no write in progress
+def test_each_poll_ends_with_what_is_new_and_a_report(tmp_path: Path) -> None:
     values = LastValues(Selection(ExportOptions()))
-    watching = Steps(tmp_path, "nan-loss", values=values)
+    watching = Steps(tmp_path, "nan-loss", values=values, patience=0.0)
     assert watching.poll() == ([], [], WatchReport((), (read_rule("nan-loss"),), 0, 0))
     path, _ = write_segment(tmp_path / "run", *losses(1, 2, math.nan), event(4, scalar("x", 1)))
     data = bytearray(path.read_bytes())
@@ -325,25 +320,20 @@ def test_each_poll_ends_with_what_is_new_and_a_report(
     assert watching.rest() == [ends[-1][2]]
 
 
-def test_a_record_is_as_old_as_its_arrival_whatever_its_clock_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_is_as_old_as_its_arrival_whatever_its_clock_says(tmp_path: Path) -> None:
     passed = 0.0
     clock = SimpleNamespace(time=lambda: START + 100 + passed, monotonic=lambda: passed)
-    monkeypatch.setattr(watching_module, "time", clock)
-    monkeypatch.setattr(last_values, "time", clock)
     values = LastValues(Selection(ExportOptions()))
     before = event(1, scalar("loss", 1), at=START).SerializeToString()
     write_payloads(tmp_path / "before" / summary_name(), before)
-    watching = Steps(tmp_path, "nan-loss", values=values)
+    watching = Steps(tmp_path, "nan-loss", values=values, clock=clock)
     watching.poll()
     passed = 10.0
     write_segment(tmp_path / "ahead", event(1, scalar("loss", 1), at=START + 3600))
     write_segment(tmp_path / "behind", event(1, scalar("loss", 1), at=START - 3600))
     watching.poll()
-    passed = 700.0
-    ages = {name: run.age_of(0) for name, run in values.runs.items()}
-    assert ages == {"before": 800, "ahead": 690, "behind": 690}
+    arrived = {name: run.arrived[0] for name, run in values.runs.items()}
+    assert arrived == {"before": -100, "ahead": 10, "behind": 10}
     watching.rest()
 
 
@@ -383,10 +373,7 @@ def test_a_run_that_goes_just_before_the_source_is_away_is_noticed_later(tmp_pat
     assert [words(each) for each in watching.rest()[0].firing] == ["+ b loss/auto 1"]
 
 
-def test_series_beyond_the_limit_are_not_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watching_module, "MOST_SERIES", 3)
+def test_series_beyond_the_limit_are_not_judged(tmp_path: Path) -> None:
     others = event(1, *(scalar(f"other/{name}", 1) for name in "abcd"))  # no rule is about them
     events = [
         others,
@@ -394,12 +381,15 @@ def test_series_beyond_the_limit_are_not_judged(
         *losses(math.nan),
     ]
     path, _ = write_segment(tmp_path / "run", *events)
-    *news, report = found(tmp_path, "nan-loss")
-    assert sorted(words(each) for each in news if isinstance(each, Transition)) == [
-        *("+ run loss/a 1", "+ run loss/b 1", "+ run loss/c 1"),
-    ]
-    [problem] = [each for each in news if isinstance(each, Problem)]
-    assert (problem.path, report.problem_count) == (str(path), 1)
+    report = Report()
+    reader = WatchedRun(Selection(ExportOptions(tags="loss")), report, most_series=3)
+    [run] = find_runs(tmp_path)
+    found = [news.scalars for news in reader.read(run)]
+    assert {columns.tags[code] for columns in found for code in columns.codes} == {
+        *("loss/a", "loss/b", "loss/c")
+    }
+    [problem] = report.problems
+    assert problem.path == str(path)
     assert "tags beyond the first 3 of the run are not judged" in problem.text
 
 
@@ -485,12 +475,10 @@ def test_runs_whose_values_are_skipped_may_be_silent(tmp_path: Path) -> None:
 @given(
     st.lists(st.integers(0, 12), max_size=12).map(sorted),
     st.lists(st.integers(0, 12), max_size=5).map(sorted),
-    st.sampled_from([1, 3, 4096]),
 )
 def test_values_and_states_of_a_run_come_in_the_order_of_their_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[int], states: list[int], most: int
+    tmp_path: Path, values: list[int], states: list[int]
 ) -> None:
-    monkeypatch.setattr(watching_module, "_JOINED", most)
     directory = tmp_path / "run"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
@@ -516,20 +504,23 @@ def test_values_and_states_of_a_run_come_in_the_order_of_their_times(
 
 
 def test_records_of_many_kinds_are_judged_together_in_their_order(tmp_path: Path) -> None:
-    """Records that are read one by one, in blocks, and between records of the lineage."""
+    """Records that are read one by one, in blocks, and between records of the lineage.
+
+    There are more of them than are judged together.
+    """
     events = []
-    for step in range(1, 400):
+    for step in range(1, 6000):
         values = [scalar("loss", step % 7), scalar("x/loss", step % 5)]
         if step % 50 < 3:
             values.append(tensor("note", (1,), (1.0,), anf_ir_pb2.DT_FLOAT32))
         events.append(event(step, *values))
-        if step % 60 == 0:
+        if step % 60 == 0 and step < 400:
             metric = evaluation(step / 400, train_step=step)
             events.append(lineage(START + step / 4, evaluation_lineage=metric))
     (tmp_path / "run").mkdir()
     old_segment(tmp_path / "run", *events)
     expected, firing = [], set()
-    for step in range(1, 400):
+    for step in range(1, 6000):
         for tag, value in (("loss", step % 7), ("x/loss", step % 5)):
             if (value > 3) != (tag in firing):
                 expected.append(f"{'+' if value > 3 else '-'} run {tag} {step}")
@@ -539,7 +530,7 @@ def test_records_of_many_kinds_are_judged_together_in_their_order(tmp_path: Path
 
 @pytest.mark.parametrize("reading_secs", [[9, 3, 3], [9, 3, 1.5], [1.5]])
 def test_where_each_reading_takes_long_silence_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading_secs: list[float]
+    tmp_path: Path, reading_secs: list[float]
 ) -> None:
     """As where thousands of runs are written all the time."""
     write_segment(tmp_path / "run", event(1, scalar("loss", 1), at=time.time()))
@@ -556,11 +547,10 @@ def test_where_each_reading_takes_long_silence_is_noticed(
 
     began = time.time()
     clock = SimpleNamespace(time=lambda: began, monotonic=lambda: passed)
-    monkeypatch.setattr(watching_module, "time", clock)
     rule, poller = read_rule("no data for 1m"), Slow(str(tmp_path))
     [silent] = (
         each
-        for each in watch(tmp_path, [rule], stop=stop, interval=0.0, poller=poller)
+        for each in watch(tmp_path, [rule], stop=stop, interval=0.0, poller=poller, clock=clock)
         if isinstance(each, Transition) and (stop.set() or True)
     )
     assert silent.firing

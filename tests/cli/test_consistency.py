@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from rec_summary.cli import EXIT_CODES, cli
+from rec_summary.cli.command import GROUPS
 from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support.command import PROGRAM, flat, run
@@ -65,6 +66,14 @@ def test_every_help_has_examples_that_are_understood(name: str) -> None:
         arguments = list(itertools.takewhile(lambda word: word[0] not in "|&>", words))
         assert arguments[0] == name
         command.make_context(name, arguments[1:], resilient_parsing=False)
+
+
+def test_every_command_is_in_one_group_of_the_help() -> None:
+    assert sorted(itertools.chain(*GROUPS.values())) == COMMANDS
+    lines = CliRunner().invoke(cli, ["--help"]).output.splitlines()
+    for title, names in GROUPS.items():
+        place = lines.index(f"{title}:") + 1
+        assert [line.split()[0] for line in lines[place : place + len(names)]] == [*names]
 
 
 def test_the_documentation_is_as_the_commands_are() -> None:

@@ -59,6 +59,7 @@ def read_by(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> tuple[st
     found = sorted(Path(arguments[1]).rglob("*_MS"), key=lambda path: path.stat().st_mtime)
     numbers.update({path.name: number for number, path in enumerate(found)})
     with monkeypatch.context() as patch:
+        # What a command prints does not say which files it has read, nor how much of them.
         patch.setattr(PlainFile, "__init__", counted_begin)
         patch.setattr(PlainFile, "read_at", counted_read)
         result = CliRunner().invoke(cli, list(map(str, arguments)))

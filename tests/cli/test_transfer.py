@@ -9,11 +9,12 @@ import pytest
 
 from rec_summary.cli.transfer import Upload, fetch_tree
 from rec_summary.errors import DestinationError
-from rec_summary.records.remote import DESTINATION, NotFoundError, Url
+from rec_summary.records.remote import NotFoundError, Url
 from tests.support.record_dirs import summary_name, tree
 from tests.support.s3 import put, there
 
-pytest.importorskip("fsspec")
+fsspec = pytest.importorskip("fsspec")
+memory = pytest.importorskip("fsspec.implementations.memory")
 
 FIRST = f"run/{summary_name(1)}"
 EVENTS = "run/events.out.tfevents.1.rec_summary"
@@ -101,17 +102,21 @@ def test_what_a_command_has_not_written_is_not_put(
     assert there(place) == {EVENTS: b"of another"}
 
 
-def test_a_failed_put_names_the_url_without_secrets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = Url("memory://failing/logs")
+class ReadOnlyStore(memory.MemoryFileSystem):  # type: ignore[misc, name-defined]
+    """A store in which nobody may write."""
+
+    protocol = "readonly"
+
+    def put_file(self, *_: Any, **__: Any) -> None:
+        raise PermissionError("secret=hunter2 is not allowed")
+
+
+def test_a_failed_put_names_the_url_without_secrets(tmp_path: Path) -> None:
+    fsspec.register_implementation("readonly", ReadOnlyStore, clobber=True)
+    url = Url("readonly://failing/logs")
     upload = Upload(str(tmp_path), url)
     write(tmp_path, EVENTS, b"one")
 
-    def broken(*_: Any, **__: Any) -> None:
-        raise PermissionError("secret=hunter2 is not allowed")
-
-    monkeypatch.setattr(type(url.connect(DESTINATION)[0]), "put_file", broken)
     with pytest.raises(DestinationError) as caught:
         upload.put(nothing)
     assert url in str(caught.value)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import click
 
 from rec_summary.cli import EXIT_CODES, cli
+from rec_summary.cli.command import GROUPS
 
 from .run import ROOT
 
@@ -19,16 +20,20 @@ _SHARED_BY = 3  # commands, from which on an option is described once for all of
 
 def commands() -> str:
     """Returns the generated part."""
-    options = {name: _options(name, command) for name, command in cli.commands.items()}
+    listed = {name: cli.commands[name] for names in GROUPS.values() for name in names}
+    options = {name: _options(name, command) for name, command in listed.items()}
     shared = _shared(options.values())
-    parts = ["| command | |", "|---|---|"]
-    for name, command in cli.commands.items():
-        parts.append(f"| [`{name}`](#{name}) | {command.get_short_help_str(200)} |")
-    parts += ["", "## Exit codes", "", "| code | meaning |", "|---|---|"]
+    parts = []
+    for title, names in GROUPS.items():
+        parts += [f"| {title} | |", "|---|---|"]
+        for name in names:
+            parts.append(f"| [`{name}`](#{name}) | {listed[name].get_short_help_str(200)} |")
+        parts.append("")
+    parts += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
     parts += [f"| {code} | {words} |" for code, words in EXIT_CODES.items()]
     parts += ["", "## Options of several commands", ""]
     parts += ["Below, *Also* says which of these a command has.", "", *_table(shared)]
-    for name, command in cli.commands.items():
+    for name, command in listed.items():
         context = click.Context(command, info_name=f"rec-summary {name}")
         arguments = " ".join(command.collect_usage_pieces(context))
         parts += ["", f"## {name}", "", f"`rec-summary {name} {arguments}`", ""]

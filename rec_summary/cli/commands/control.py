@@ -189,7 +189,7 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
         request, answers, ranks = _asked(run, recorded, wait, **what)
         run, recorded = run_of(source)  # it may have ended
     else:
-        request = new_request(None, **what)
+        request = new_request(**what)
     if not answers and status_of(run, recorded) not in ("RUNNING", "UNKNOWN"):
         ranks = answers = write_note(run, recorded, request)
     _print_answers(request, answers, ranks, wait)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +13,10 @@ from rec_summary.cli.command import cli, one_run
 from rec_summary.cli.text import count_of, number_of
 
 if TYPE_CHECKING:
-    from rec_summary.series.comparison.difference import CurveChange, Difference, GraphChange
+    from rec_summary.series.comparison.difference import Difference, GraphChange, ValueChange
 
-_SHOWN: Final = 50  # rows of a section
+_SHOWN: Final = 10  # rows of a part
+_HOW: Final = "(--all shows them)"
 
 EXAMPLES: Final = """\b
 Examples:
@@ -37,6 +39,7 @@ Exit codes: 0 nothing differs; 1 something does; 2 a mistake in the arguments;
 @options.tags
 @options.since
 @options.until
+@options.flag("--all", f"Show all rows, not {_SHOWN} of each part.", into="every")
 @options.wide
 @options.as_json()
 def diff(
@@ -45,19 +48,15 @@ def diff(
     tags: str | None,
     since: str | None,
     until: str | None,
+    every: bool,
 ) -> int:
-    """Show what differs between two runs, and where curves part.
+    """Show what differs between two runs.
 
     Each RUN is the record directory of one training, or a URL. The command compares versions,
     data, hyper-parameters, settings and results of the lineage, the operators of the graph by name,
-    and all scalars except those that measure time or the telemetry itself. It does not compare
-    times, hosts and names of runs.
-
-    Curves part at the first step at which they differ by more than the noise before it. The
-    differences are averaged over windows of a fiftieth of the common steps, or of five steps if
-    there are few. The curves part where this mean is more than three times the noise in two windows
-    in a row. The noise is the standard error of a mean, or the level of the earlier means if that
-    is greater. --tags, --since and --until choose curves and steps.
+    and the last values of all scalars except those that measure time or the telemetry itself. It
+    does not compare times, hosts and names of runs. --tags, --since and --until choose scalars and
+    steps: with --until 5000, the last values up to this step are compared.
     """
     from rec_summary.series.comparison.difference import difference
     from rec_summary.series.options import ExportOptions, Selection
@@ -73,45 +72,45 @@ def diff(
             {"runs": [run.path for run in runs], "same": differences.empty, **vars(differences)}
         )
     elif differences.empty:
-        curves = count_of(differences.same_curves, "curve")
-        terminal.echo(f"Nothing differs: versions, data, parameters, results, graph, {curves}.")
+        values = count_of(differences.same_values, "last value")
+        terminal.echo(f"Nothing differs: versions, data, parameters, results, graph, {values}.")
     else:
-        _print(differences, [run.path for run in runs])
+        _print(differences, [run.path for run in runs], sys.maxsize if every else _SHOWN)
     terminal.print_problems(report.problems, report.problem_count)
     return int(not differences.empty)
 
 
-def _print(differences: Difference, names: Iterable[str]) -> None:
+def _print(differences: Difference, names: Iterable[str], most: int) -> None:
+    """Prints what differs, at most so many rows of each part."""
     for sign, name in zip("-+", names, strict=True):
         terminal.echo(f"{sign} {name}")
     for section, changes in differences.facts.items():
-        terminal.echo()
         heads = (section, *"-+")
         rows = [(change.name, *map(number_of, change.values)) for change in changes]
-        _print_columns(heads, rows, heads)
+        _print_columns(heads, rows, heads, most)
     if differences.graph is not None:
-        _print_graph(differences.graph)
-    if differences.curves:
-        terminal.echo()
-        heads = ("curves", "part at step", "differ from step", "greatest difference", "at step")
-        _print_columns(heads, [*map(_curve_cells, differences.curves)], heads[:1])
-    if differences.same_curves:
-        terminal.echo(f"{count_of(differences.same_curves, 'curve')} the same in both")
-    for sign, tags in zip("-+", differences.only, strict=True):
-        terminal.print_first([f"{sign} {tag}" for tag in tags], "tags")
+        _print_graph(differences.graph, most)
+    if differences.values:
+        heads = ("last values", "-", "+", "difference", "- at step", "+ at step")
+        _print_columns(heads, [*map(_value_cells, differences.values)], heads[:1], most)
+    if differences.same_values:
+        tags = count_of(differences.same_values, "tag")
+        terminal.echo(f"{tags} with the same last value in both")
+    for sign, only in zip("-+", differences.only, strict=True):
+        terminal.print_first([f"{sign} {tag}" for tag in only], f"tags {_HOW}", most)
 
 
 def _print_columns(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[str]
+    heads: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[str], most: int
 ) -> None:
-    left_out = terminal.print_table(terminal.columns_of(heads, rows[:_SHOWN], names))
-    if len(rows) > _SHOWN:
-        terminal.echo(f"  and {len(rows) - _SHOWN:,} more {heads[0]} (--json lists all)")
+    terminal.echo()
+    left_out = terminal.print_table(terminal.columns_of(heads, rows[:most], names))
+    terminal.print_more(len(rows) - most, f"{heads[0]} {_HOW}")
     if left_out:
         terminal.echo("Some columns do not fit: --wide shows them.")
 
 
-def _print_graph(graph: GraphChange) -> None:
+def _print_graph(graph: GraphChange, most: int) -> None:
     before, after = (count_of(number, "node") for number in graph.nodes)
     terminal.echo()
     terminal.echo(f"graph: {before}, {after}")
@@ -119,17 +118,9 @@ def _print_graph(graph: GraphChange) -> None:
     for sign, names in (("-", graph.removed), ("+", graph.added)):
         for name, count in sorted(names.items()):
             lines.append(f"{sign} {name}" + (f" ×{count}" if count > 1 else ""))
-    terminal.print_first(lines, "names")
+    terminal.print_first(lines, f"names {_HOW}", most)
 
 
-def _curve_cells(change: CurveChange) -> tuple[str, ...]:
-    parting = change.parting
-    if parting is None:
-        return (change.tag, "no common step", "", "", "")
-    parts = "within the noise" if parting.parts_at is None else f"{parting.parts_at:,}"
-    places = (
-        f"{parting.differs_at:,}",
-        number_of(parting.greatest),
-        f"{parting.greatest_at:,}",
-    )
-    return (change.tag, parts, *places)
+def _value_cells(change: ValueChange) -> tuple[str, ...]:
+    steps = (f"{step:,}" for step in change.steps)
+    return (change.tag, *map(number_of, (*change.values, change.difference)), *steps)

@@ -17,9 +17,9 @@ from rec_summary.cli.text import count_of
 if TYPE_CHECKING:
     import threading
 
+    from rec_summary.alerts.delivery import Command
     from rec_summary.alerts.last_values import WatchReport
     from rec_summary.alerts.states import Transition
-    from rec_summary.series.discovery.run_poller import RunPoller
 
 EXAMPLES: Final = """\b
 Examples:
@@ -66,11 +66,6 @@ _complain: Final = functools.partial(terminal.complain, "watch")
     "its environment, and with the alert as JSON on its standard input. It may take 60 seconds.",
     into="command",
 )
-@options.flag(
-    "--record",
-    "Write alerts into the records of the running training: a note, and alerts/RULE, 0 or 1.",
-)
-@options.flag("--stop-run", "End a training in good order when an alert fires.")
 @options.interval
 def watch(
     source: str,
@@ -82,13 +77,15 @@ def watch(
     once: bool,
     history: bool,
     interval: float,
-    **sinks: Any,
+    log: str | None,
+    command: str | None,
 ) -> int:
     """Raise alerts from records while they are written.
 
     SRC is a record directory or a tree of them; it need not exist yet. Each alert is
     reported when it begins and when it is over. Nothing is sent over a network. Ctrl-C ends it.
     """
+    from rec_summary.alerts.delivery import AlertLog
     from rec_summary.alerts.rules import gather
     from rec_summary.alerts.states import Transition
     from rec_summary.alerts.watching import EVERYTHING
@@ -106,7 +103,13 @@ def watch(
         poller = RunPoller(source)
         if once:
             choose_runs(source, runs, poller.find)  # an error if there are none
-        deliver, retry = stack.enter_context(_delivering(poller, stop, once=once, **sinks))
+        sinks: list[Callable[[Transition], None]] = []
+        if log is not None:
+            file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
+            sinks.append(file.write)
+        if command is not None:
+            runner = stack.enter_context(_running(command, stop if once else None))
+            sinks.append(runner.queue)
         if not once:
             names = ", ".join(rule.title for rule in gathered)
             terminal.hint(f"Watching {source} for: {names}; Ctrl-C to stop.")
@@ -116,7 +119,8 @@ def watch(
         for news in watched("watch", source, gathered, **how):
             if isinstance(news, Transition):
                 _print(news, stop)
-                deliver(news)
+                for sink in sinks:
+                    sink(news)
                 continue
             if report is None and news.runs and not terminal.printing().quiet:
                 if beginning is None:
@@ -126,7 +130,6 @@ def watch(
                 else:
                     for rule in news.unmatched:
                         _complain(f"no record matches the rule {rule.title} yet")
-            retry()
             report = news
         if once and stop.is_set():
             return INTERRUPTED
@@ -139,48 +142,21 @@ def watch(
 
 
 @contextlib.contextmanager
-def _delivering(
-    poller: RunPoller,
-    stop: threading.Event,
-    *,
-    once: bool,
-    log: str | None,
-    command: str | None,
-    record: bool,
-    stop_run: bool,
-) -> Iterator[tuple[Callable[[Transition], None], Callable[[], None]]]:
-    """Gives a function that delivers an alert, and one to call after each poll.
+def _running(command: str, stop: threading.Event | None) -> Iterator[Command]:
+    """Gives what runs a command for each alert; waits for it at the end.
 
-    Alerts go to the log, the command and the training. The end waits for the command.
+    Args:
+        command: The program and its arguments.
+        stop: With `--once`: no alert is dropped, and it waits for all until this is set.
     """
-    from rec_summary.alerts.delivery import AlertLog, Command
+    from rec_summary.alerts.delivery import Command
 
-    sinks: list[Callable[[Transition], None]] = []
-    requests = None
-    with contextlib.ExitStack() as stack:
-        if log is not None:
-            file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
-            sinks.append(file.write)
-        if record or stop_run:
-            from rec_summary.cli.requests import AlertRequests
-
-            requests = AlertRequests(poller, _complain, record=record, stop_run=stop_run, once=once)
-            sinks.append(requests)
-        runner = None
-        if command is not None:
-            runner = Command(command, _complain, stop=stop if once else None)
-            sinks.append(runner.queue)
-
-        def deliver(transition: Transition) -> None:
-            for sink in sinks:
-                sink(transition)
-
-        yield deliver, lambda: None if requests is None else requests.retry()
-        if runner is not None:
-            end = time.monotonic() + _PATIENCE_SECS
-            left = runner.wait(stop.is_set if once else lambda: time.monotonic() >= end)
-            if left:
-                _complain(f"the command did not run for {count_of(left, 'alert')}")
+    runner = Command(command, _complain, stop=stop)
+    yield runner
+    end = time.monotonic() + _PATIENCE_SECS
+    left = runner.wait(stop.is_set if stop is not None else lambda: time.monotonic() >= end)
+    if left:
+        _complain(f"the command did not run for {count_of(left, 'alert')}")
 
 
 def _print(transition: Transition, stop: threading.Event) -> None:

@@ -1,1 +1,1 @@
-"""Runs beside each other: what differs, where curves part, groups of runs, steps in examples."""
+"""Runs beside each other: what differs, curves, groups of runs, steps in examples."""

@@ -1,27 +1,26 @@
-"""What differs between two runs: lineage, parameters, data, versions, graph, curves."""
+"""What differs between two runs: lineage, parameters, data, versions, graph, last values."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import numpy as np
+from typing import Any, Final, NamedTuple
 
 from rec_summary._pb.lineage_pb2 import DatasetGraph
+from rec_summary.metrics.tags import EVALUATION
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import by_tag, concatenated
-from rec_summary.series.comparison.curves import Curve, Parting, parting
+from rec_summary.series.batch import by_tag
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.graphs import OPERATION_NAMES, full_name, operation_parameters
 from rec_summary.series.lineage import Lineage, Plain, hyper_parameters, lineage_events, lineage_of
 from rec_summary.series.options import Selection
-from rec_summary.series.overview.rows import TIMES, rows_of
+from rec_summary.series.overview.rows import TIMES, is_metric, rows_of
 from rec_summary.series.report import Report
-from rec_summary.series.runs.values import scalars_in_memory
+from rec_summary.series.runs.values import finished_scalars
 from rec_summary.series.text import valid
 
 Facts = Mapping[str, Plain]
@@ -63,16 +62,20 @@ class GraphChange:
 
 
 @dataclass(frozen=True)
-class CurveChange:
-    """A curve that differs.
+class ValueChange:
+    """A scalar whose last value differs.
 
     Attributes:
         tag: Its tag.
-        parting: Where it parts; None if the runs have no step in common.
+        values: Its last value in the first run and in the second.
+        steps: The steps of these values.
+        difference: The difference of the second value from the first.
     """
 
     tag: str
-    parting: Parting | None
+    values: tuple[float, float]
+    steps: tuple[int, int]
+    difference: float
 
 
 @dataclass(frozen=True)
@@ -83,21 +86,26 @@ class Difference:
         facts: What differs in the lineage, by section: `versions`, `data`, `parameters`,
             `settings`, `results`.
         graph: The graph; None if it is the same, or if no run has one.
-        curves: The curves, the one that parts first before the others.
-        same_curves: How many curves do not differ.
+        values: The scalars whose last values differ, the greatest relative difference first.
+        same_values: How many scalars of both runs have the same last value.
         only: The tags of scalars that only the first run has, and only the second.
     """
 
     facts: dict[str, list[FactChange]]
     graph: GraphChange | None
-    curves: list[CurveChange]
-    same_curves: int = 0
+    values: list[ValueChange]
+    same_values: int = 0
     only: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
 
     @property
     def empty(self) -> bool:
         """Whether nothing differs."""
-        return not (self.facts or self.graph or self.curves or any(self.only))
+        return not (self.facts or self.graph or self.values or any(self.only))
+
+
+class _Last(NamedTuple):
+    value: float
+    step: int
 
 
 def difference(runs: tuple[Run, Run], selection: Selection, report: Report) -> Difference:
@@ -108,38 +116,39 @@ def difference(runs: tuple[Run, Run], selection: Selection, report: Report) -> D
 
     Args:
         runs: The runs.
-        selection: Which curves and steps.
+        selection: Which scalars and steps.
         report: Counts what is read, and takes problems.
     """
-    ours, theirs = (_sections(run, report) for run in runs)
-    facts = {name: _changes(ours[name], theirs[name]) for name in ours}
-    before, after = (_curves(run, selection) for run in runs)
+    before, after = (_last_values(run, selection) for run in runs)
     common = [tag for tag in before if tag in after]
-    parted = [CurveChange(tag, parting(before[tag], after[tag])) for tag in common]
-    changed = [curve for curve in parted if not (curve.parting and curve.parting.same)]
+    ours, theirs = (_sections(run, common, report) for run in runs)
+    facts = {name: _changes(ours[name], theirs[name]) for name in ours}
+    values = [
+        ValueChange(tag, (one.value, other.value), (one.step, other.step), other.value - one.value)
+        for tag in common
+        if not _same((one := before[tag]).value, (other := after[tag]).value)
+    ]
     return Difference(
         {name: changes for name, changes in facts.items() if changes},
         _graph_change(*map(_graph, runs)),
-        sorted(changed, key=_order),
-        len(common) - len(changed),
+        sorted(values, key=_order),
+        len(common) - len(values),
         (sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())),
     )
 
 
-def _order(change: CurveChange) -> tuple[float, float, str]:
-    parting = change.parting
-    if parting is None:
-        return np.inf, np.inf, change.tag
-    steps = (np.inf if step is None else step for step in (parting.parts_at, parting.differs_at))
-    return (*steps, change.tag)  # type: ignore[return-value]
+def _order(change: ValueChange) -> tuple[float, str]:
+    share = abs(change.difference) / max(map(abs, change.values))
+    return -share if math.isfinite(share) else -math.inf, change.tag
 
 
-def _sections(run: Run, report: Report) -> dict[str, Facts]:
-    """Returns what a run states, by section."""
+def _sections(run: Run, tags: Iterable[str], report: Report) -> dict[str, Facts]:
+    """Returns what a run states, by section; no metrics with these tags."""
     lineage = lineage_of(run, Report())
     state = lineage.state
     parameters = {**hyper_parameters(lineage), **_validation(lineage), **_pipeline(run)}
     results = next(rows_of(run, report))  # it alone reports problems: it reads all that counts
+    known = {name for tag in tags for name in (tag, tag.removeprefix(EVALUATION))}
     return {
         "versions": {
             name: getattr(state, name)
@@ -152,7 +161,9 @@ def _sections(run: Run, report: Report) -> dict[str, Facts]:
         "results": {
             name: value
             for name, value in results.items()
-            if name not in parameters and name not in _UNLIKE
+            if name not in parameters
+            and name not in _UNLIKE
+            and not (name in known and is_metric(name, results))
         },
     }
 
@@ -194,10 +205,11 @@ def _add_parameters(into: dict[str, Plain], graph: DatasetGraph) -> None:
 def _changes(ours: Facts, theirs: Facts) -> list[FactChange]:
     names = dict.fromkeys((*ours, *theirs))
     both = ((name, (ours.get(name), theirs.get(name))) for name in names)
-    # NaN is the same as NaN.
-    return [
-        FactChange(name, (a, b)) for name, (a, b) in both if not (a == b or (a != a and b != b))
-    ]
+    return [FactChange(name, (a, b)) for name, (a, b) in both if not _same(a, b)]
+
+
+def _same(one: Plain | None, other: Plain | None) -> bool:
+    return one == other or (one != one and other != other)  # NaN is the same as NaN
 
 
 def _graph(run: Run) -> Counter[str]:
@@ -224,15 +236,16 @@ def _graph_change(ours: Counter[str], theirs: Counter[str]) -> GraphChange | Non
     return GraphChange(nodes, dict(ours - theirs), dict(theirs - ours))
 
 
-def _curves(run: Run, selection: Selection) -> dict[str, Curve]:
-    """Returns the scalars of a run that measure the training, by tag."""
-    every = scalars_in_memory(run, selection, Report())
-    first = min(((writer.rank, writer.number) for writer, _ in every), default=None)
-    parts = [part for writer, part in every if (writer.rank, writer.number) == first]
-    curves = {}
-    for tag, columns in by_tag(concatenated(parts)):
-        if not _TIMED.match(tag):
-            # The values of a very large step come in parts: the last of a step counts.
-            last = np.append(columns.steps[1:] != columns.steps[:-1], True)
-            curves[tag] = Curve(columns.steps[last], columns.values[last])
-    return curves
+def _last_values(run: Run, selection: Selection) -> dict[str, _Last]:
+    """Returns the last values of the scalars that measure the training, by tag."""
+    first = None
+    values: dict[str, _Last] = {}
+    for writer, columns in finished_scalars(run, selection, Report()):
+        place = writer.rank, writer.number
+        if first is None or place < first:
+            first, values = place, {}
+        if place == first:
+            for tag, of_tag in by_tag(columns):
+                if not _TIMED.match(tag):
+                    values[tag] = _Last(of_tag.values[-1].item(), of_tag.steps[-1].item())
+    return values

@@ -56,7 +56,7 @@ class RunSummary:
             the greatest of the queue length and the snapshot time.
         problems: What could not be read; at most a thousand problems.
         problem_count: How many problems there were.
-        notes: What people and alerts have written about it, at most a hundred notes.
+        notes: What people have written about it, at most a hundred notes.
     """
 
     run: str

@@ -23,7 +23,7 @@ from rec_summary.checks import (
     check_optional,
     check_seconds,
 )
-from rec_summary.records.control import ALERTS, Request
+from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import BLOCK_SECS, CLOSE_SECS, DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
@@ -68,7 +68,6 @@ from rec_summary.training.run_directory import (
 )
 from rec_summary.training.signals import InterruptSignals, end_waits
 from rec_summary.training.step_view import StepView
-from rec_summary.values.summary import SCALAR, SummaryValue
 
 logger = logging.getLogger("rec_summary.training")
 
@@ -478,12 +477,6 @@ class SummaryCollector(Callback):
         step = self._progress.step
         if request.lineage:
             self._write_lineage(custom_lineage(request.lineage))
-        if request.alerts:
-            states = [
-                SummaryValue(SCALAR, ALERTS + name, float(on))
-                for name, on in request.alerts.items()
-            ]
-            self._recorder.write_step(step, states)
         if "checkpoint" in request.actions:
             save_checkpoint(run.view.network, self.summary_dir, self._rank, step)
 

@@ -22,7 +22,6 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.overview.position import positions
-from rec_summary.tables.frames import load
 from tests.support import command, record_dirs
 from tests.support.ports import unused_port
 from tests.support.programs import PROGRAMS
@@ -57,7 +56,7 @@ def training(tmp_path: Path) -> Any:
     pytest.importorskip("mindspore")
 
     def start(*arguments: str) -> tuple[Path, subprocess.Popen[str]]:
-        folder = tmp_path / "run"
+        folder = tmp_path / "records" / "run"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = command.start(folder, *arguments, program=[str(PROGRAM)], env=environment)
         eventually(lambda: [*folder.glob("*lineage")] and statuses(folder), despite=TruncatedRecord)
@@ -216,13 +215,9 @@ def test_ranks_are_not_stopped_at_a_step_that_one_may_have_passed(tmp_path: Path
     assert "values of fewer than two steps of rank 1" in text
     assert "SIGTERM" in text
     assert not (tmp_path / NAME).exists()
-    rules = ("--rule", "low: loss > -1", "--record", "--stop-run")
-    watched = command.run("watch", tmp_path, "--once", *rules)
-    assert "values of fewer than two steps of rank 1" in command.flat(watched.stderr)
-    assert "rec-summary watch: the step of rank" in watched.stderr
-    assert "rec-summary control" not in watched.stderr
-    assert all(each.note and not each.actions for each in read_requests(str(tmp_path)))
-    assert (tmp_path / NAME).exists()
+    flushed = command.run("control", tmp_path, "--flush", "--wait", "0")
+    assert "rec-summary control: the step of rank 1 is not known yet" in flushed.stderr
+    assert [each.actions for each in read_requests(str(tmp_path))] == [("flush",)]
     values(tmp_path, 1, 9)
     steps = []
     for what in ("--flush", "--stop"):
@@ -230,28 +225,6 @@ def test_ranks_are_not_stopped_at_a_step_that_one_may_have_passed(tmp_path: Path
         assert done.returncode == 0, done.stderr
         steps.append(json.loads(done.stdout)["at_step"])
     assert steps[1] - steps[0] >= 4 * 55  # four steps per second
-
-
-def test_a_stop_that_is_refused_is_asked_for_again(tmp_path: Path) -> None:
-    written(tmp_path, settings={"collect_freq": "10"}, host="elsewhere", pid=1, rank_size=2)
-    values(tmp_path, 0, 9)
-    values(tmp_path, 1, 1)
-    rules = ("--rule", "low: loss > -1", "--stop-run", "--history", "--interval", "0.1")
-    once = command.run("watch", tmp_path, *rules[:3], "--once", "-q")
-    assert once.returncode == 1  # the alert fires
-    assert "The training was not asked to end." in once.stderr
-    assert "again while" not in once.stderr
-    watching = command.start("watch", tmp_path, *rules, "-q")
-    assert watching.stderr is not None
-    line = watching.stderr.readline()
-    assert "values of fewer than two steps of rank 1" in line
-    assert "tried again while the alert low fires" in line
-    assert not (tmp_path / NAME).exists()
-    values(tmp_path, 1, 9)
-    asked = eventually(lambda: read_requests(str(tmp_path)))
-    assert {each.actions for each in asked} == {("stop",)}
-    watching.terminate()
-    watching.communicate(timeout=PATIENCE_SECS)
 
 
 def written(folder: Path, **state: Any) -> None:
@@ -283,8 +256,8 @@ def test_what_cannot_be_asked_is_said_before(tmp_path: Path) -> None:
     assert not (one / NAME).exists()
 
 
-def test_notes_and_alerts_are_written_into_the_run(training: Any) -> None:
-    folder, process = training()
+def test_notes_are_written_into_the_run(training: Any) -> None:
+    folder, _ = training()
     done = command.run("note", folder, "the rate is\nhalved", "--wait", str(PATIENCE_SECS))
     assert done.returncode == 0, done.stderr
     about = ["--at", "7", "--wait", str(PATIENCE_SECS), "--json"]
@@ -295,13 +268,28 @@ def test_notes_and_alerts_are_written_into_the_run(training: Any) -> None:
     events = messages(folder, Kind.LINEAGE, lineage_pb2.LineageEvent)
     assert [each.step for each in events if each.WhichOneof("what") == "note"][1] == 7
     assert second.author
-    rules = ["--rule", "low: loss > -1", "--record", "--stop-run", "--interval", "0.1"]
-    watching = command.start("watch", folder, *rules)
+
+
+def test_the_documented_command_of_alerts_writes_notes_and_ends_the_training(
+    training: Any, tmp_path: Path
+) -> None:
+    folder, process = training()
+    program = tmp_path / "bin" / "rec-summary"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rec_summary "$@"\n')
+    program.chmod(0o755)
+    page = (ROOT / "docs" / "alerts.md").read_text()
+    recipe = page.partition("<!-- file: on-alert.sh -->\n```sh\n")[2].partition("```")[0]
+    (tmp_path / "on-alert.sh").write_text(recipe)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
+    rules = ("--rule", "low: loss > -1", "--interval", "0.1")
+    sink = ("--exec", "sh on-alert.sh")
+    watching = command.start("watch", "records", *rules, *sink, cwd=tmp_path, env=environment)
     assert ended(process).startswith("ended")
-    told = lineage(folder, "note")[2]
-    assert told.author == "rec-summary watch: low"
-    assert "firing: run: low (loss > -1)" in told.text.lower()
-    assert set(scalars(folder, "alerts/low").values()) == {1}
+    told = lineage(folder, "note")[0]
+    assert told.kind == "note"
+    assert "firing: run: low (loss > -1)" in told.text
     assert statuses(folder)[-1] == "STOPPED"
     watching.terminate()
     watching.communicate(timeout=PATIENCE_SECS)
@@ -376,15 +364,11 @@ def test_in_a_directory_without_write_permission_nothing_is_asked_and_all_is_rea
     with unwritable(tmp_path / "running"), unwritable(tmp_path / "ended"):
         stopped = command.run("control", tmp_path / "running", "--stop")
         noted = command.run("note", tmp_path / "ended", "an outage")
-        rules = ("--rule", "low: loss > -1", "--record", "--once")
-        watched = command.run("watch", tmp_path / "running", *rules)
         metrics = command.run("metrics", tmp_path, "--once", "--since", "0")
     for done in (stopped, noted):
         assert done.returncode == 1
         expected = "Expected: a record directory in which this user may write"
         assert expected in command.flat(done.stderr)
-    assert "cannot be sent to the training" in command.flat(watched.stderr)
-    assert "FIRING" in watched.stdout
     assert metrics.returncode == 0
     assert 'recsummary_last_step{rank="0",run="ended"}' in metrics.stdout
     assert sorted(tmp_path.rglob("*")) == before
@@ -415,7 +399,6 @@ def test_a_run_that_has_ended_takes_notes(tmp_path: Path, status: str) -> None:
     [row] = json.loads(command.run("lineage", folder, "--json").stdout)
     assert row["status"] == status
     assert row["notes"].endswith("step 9: <b>restarted</b>")
-    assert "&lt;b&gt;restarted" in load(folder).run("run")._repr_html_()
     assert "restarted" in command.run("control", folder, "--show").stdout
     refused = command.run("note", folder, "caf\udce9")
     assert refused.returncode == 2

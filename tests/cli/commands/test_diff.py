@@ -16,17 +16,24 @@ def test_what_differs_between_two_runs(three_runs: Path) -> None:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["learning_rate", "0.1", "0.01"] in lines
     assert ["auc", "0.6", "0.7"] in lines
-    assert "1 curve the same in both" in done.stdout
+    assert "1 tag with the same last value in both" in done.stdout
 
 
-def test_the_first_fifty_of_many_curves_are_listed(tmp_path: Path) -> None:
+def test_the_first_ten_rows_of_each_part_are_listed(tmp_path: Path) -> None:
     for number, run_ in enumerate(("one", "other")):
-        values = (scalar(f"tag_{tag:02}", tag + number) for tag in range(60))
-        write_segment(tmp_path / run_, event(1, *values))
+        values = [scalar(f"tag_{tag:02}", tag + 1 + number) for tag in range(15)]
+        own = [scalar(f"{run_}_{tag:02}", 1) for tag in range(12)]
+        write_segment(tmp_path / run_, event(1, *values, *own))
     done = run("diff", tmp_path / "one", tmp_path / "other")
-    assert "tag_49" in done.stdout
-    assert "tag_50" not in done.stdout
-    assert "  and 10 more curves (--json lists all)\n" in done.stdout
+    listed = ("tag_09", "one_09", "other_09")
+    more = ("tag_10", "one_10", "other_10")
+    assert all(tag in done.stdout for tag in listed)
+    assert not any(tag in done.stdout for tag in more)
+    assert "  and 5 more last values (--all shows them)\n" in done.stdout
+    assert done.stdout.count("  and 2 more tags (--all shows them)\n") == 2
+    done = run("diff", tmp_path / "one", tmp_path / "other", "--all")
+    assert all(tag in done.stdout for tag in listed + more)
+    assert "more" not in done.stdout
 
 
 def test_nothing_differs(three_runs: Path) -> None:
@@ -53,22 +60,30 @@ def test_json_has_all_that_differs(three_runs: Path) -> None:
     assert {"name": "learning_rate", "values": [0.1, 0.001]} in found["facts"]["parameters"]
 
 
-def test_the_graph_the_curves_and_the_tags_of_one_run_are_printed(tmp_path: Path) -> None:
+def test_json_has_all_last_values_that_differ(tmp_path: Path) -> None:
+    for number in range(2):
+        values = [scalar(f"tag_{tag}", number + tag) for tag in range(30)]
+        write_segment(tmp_path / str(number), event(7 + number, *values))
+    found = json.loads(run("diff", "--json", tmp_path / "0", tmp_path / "1").stdout)
+    assert (len(found["values"]), found["same_values"]) == (30, 0)
+    change = {"tag": "tag_3", "values": [3.0, 4.0], "steps": [7, 8], "difference": 1.0}
+    assert change in found["values"]
+
+
+def test_the_graph_the_last_values_and_the_tags_of_one_run_are_printed(tmp_path: Path) -> None:
     wider = graph_event()
     for name in ("9", "10"):
         number = int(name) - 8
         wider.graph_def.node.add(name=name, full_name=f"Default/net/ReLU-op{number}")
-    apart = losses(range(1, 5), tag="late"), losses(range(31, 35), tag="late")
-    put(tmp_path / "1", graph_event(), *losses(range(1, 21)), *apart[0], *losses([21], tag="old"))
-    first, second = losses(range(1, 11)), losses(range(11, 21), salt=3)
-    put(tmp_path / "2", wider, *first, *second, *apart[1], *losses([21], tag="new"))
+    late = [event(number, scalar("late", number / 2)) for number in (4, 1234)]
+    put(tmp_path / "1", graph_event(), late[0], *losses([21], tag="old"))
+    put(tmp_path / "2", wider, late[1], *losses([21], tag="new"))
     done = run("diff", tmp_path / "1", tmp_path / "2", "--wide")
     lines = [line.split() for line in done.stdout.splitlines()]
     assert (done.returncode, done.stderr) == (1, "")
     assert "graph: 7 nodes, 9 nodes" in done.stdout
     assert ["+", "Default/net/ReLU", "×2"] in lines
-    assert ["late", "no", "common", "step"] in lines
-    assert ["loss", "11", "11"] in [line[:3] for line in lines]
+    assert ["late", "2", "617", "615", "4", "1,234"] in lines
     assert ["-", "old"] in lines
     assert ["+", "new"] in lines
 

@@ -26,8 +26,8 @@ pytest.importorskip("prometheus_client")
 from prometheus_client.parser import text_string_to_metric_families
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.alerts import prometheus
 from rec_summary.alerts.last_values import LastValues, WatchReport
+from rec_summary.alerts.prometheus import MetricsServer, text_of
 from rec_summary.alerts.watching import WatchedRun
 from rec_summary.compaction.directory import compact
 from rec_summary.records.reading.runs import find_runs
@@ -134,10 +134,10 @@ def test_runs_are_shown_when_all_that_is_there_was_read(tmp_path: Path) -> None:
     [run] = find_runs(tmp_path)
     values = LastValues(Selection(ExportOptions()))
     for news in WatchedRun(Selection(ExportOptions()), Report()).read(run):
-        values.take("run", run, news)
-    assert ("last_step", "rank=0", "run=run") not in samples(prometheus.text_of(values).decode())
+        values.take("run", run, news, arrived=0.0)
+    assert ("last_step", "rank=0", "run=run") not in samples(text_of(values).decode())
     values.done(WatchReport((), (), 1, 0))
-    assert samples(prometheus.text_of(values).decode())["last_step", "rank=0", "run=run"] == 1
+    assert samples(text_of(values).decode())["last_step", "rank=0", "run=run"] == 1
 
 
 def test_a_landscape_computed_afterwards_is_not_the_last_step(tmp_path: Path) -> None:
@@ -235,14 +235,12 @@ def test_ten_thousand_series_with_clients_that_never_read(served: tuple[Path, st
         client.close()
 
 
-def test_clients_that_send_a_byte_now_and_then_are_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Shorter than the time that a byte may take: each byte comes soon enough.
-    monkeypatch.setattr(prometheus, "_CLIENT_SECS", 0.5)
-    server = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", 0)
+def test_clients_that_send_a_byte_now_and_then_are_given_up() -> None:
+    values = LastValues(Selection(ExportOptions()))
+    # Longer than it takes until the next byte: each comes soon enough.
+    server = MetricsServer(values, "127.0.0.1", 0, client_secs=0.5, most_clients=4)
     slow = []
-    for _ in range(prometheus._MOST_CLIENTS):
+    for _ in range(4):
         client = socket.create_connection(("127.0.0.1", int(server.address.split(":")[2][:-8])))
         client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
         slow.append(client)
@@ -260,22 +258,16 @@ def test_clients_that_send_a_byte_now_and_then_are_given_up(
     server.close()
 
 
-def test_clients_that_no_thread_could_be_started_for_take_no_place(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", 0)
-    start = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if "process_request" in thread.name:
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        for _ in range(prometheus._MOST_CLIENTS + 1):
+def test_clients_that_no_thread_could_be_started_for_take_no_place() -> None:
+    values = LastValues(Selection(ExportOptions()))
+    server = MetricsServer(values, "127.0.0.1", 0, most_clients=4)
+    before = threading.stack_size(1 << 47)  # bytes, which no process gets
+    try:
+        for _ in range(5):
             with pytest.raises((OSError, http.client.HTTPException)):
                 scrape(server.address)
+    finally:
+        threading.stack_size(before)
     assert scrape(server.address)[("runs",)] == 0
     server.close()
 

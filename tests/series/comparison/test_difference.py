@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from pathlib import Path
 
 import pytest
 
 from rec_summary._pb.lineage_pb2 import DatasetGraph, Operation, OperationParameter
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series import step_buffer
 from rec_summary.series.comparison.difference import (
-    CurveChange,
     Difference,
     FactChange,
     GraphChange,
+    ValueChange,
     difference,
 )
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
@@ -45,7 +45,7 @@ def test_a_run_does_not_differ_from_itself_elsewhere(tmp_path: Path) -> None:
         everything(tmp_path / name)
     found = compared(tmp_path)
     assert found.empty
-    assert found.same_curves > 0
+    assert found.same_values > 0
 
 
 def test_ranks_are_compared_by_the_lowest(tmp_path: Path) -> None:
@@ -168,50 +168,55 @@ def test_operators_are_compared_by_name_without_their_numbers(tmp_path: Path) ->
     }
 
 
-def test_curves_part_and_others_are_only_there_once(tmp_path: Path) -> None:
-    put(tmp_path / "1", *losses(range(1, 21)), *losses(range(21, 31), tag="old"))
-    put(
-        tmp_path / "2",
-        *losses(range(1, 11)),
-        *losses(range(11, 21), salt=3),
-        *losses(range(21, 31), tag="new"),
-    )
+def test_last_values_are_compared_and_other_tags_are_only_there_once(tmp_path: Path) -> None:
+    put(tmp_path / "1", event(9, scalar("loss", 1)), event(10, scalar("loss", 4)))
+    put(tmp_path / "1", event(9, scalar("loss", 7)), *losses([30], tag="old"), stamp=1)
+    put(tmp_path / "2", event(9, scalar("loss", 1)), event(20, scalar("loss", 5)))
+    put(tmp_path / "2", *losses([30], tag="new/b"), *losses([30], tag="new/a"), stamp=1)
     found = compared(tmp_path)
-    [change] = found.curves
-    assert change.parting is not None
-    assert (change.tag, change.parting.parts_at) == ("loss", 11)
-    assert found.only == (["old"], ["new"])
-    assert compared(tmp_path, Selection(ExportOptions(tags="loss", until=10))).curves == []
+    # What a restart supersedes is not the last value.
+    assert found.values == [ValueChange("loss", (7, 5), (9, 20), -2)]
+    assert found.only == (["old"], ["new/a", "new/b"])
+    assert found.same_values == 0
+    earlier = compared(tmp_path, Selection(ExportOptions(tags="loss", until=9)))
+    assert earlier.values == [ValueChange("loss", (7, 1), (9, 9), -6)]
+    assert earlier.only == ([], [])
 
 
-def test_curves_that_part_come_first_and_those_without_a_common_step_last(tmp_path: Path) -> None:
-    for run, (name, shift) in enumerate((("1", 0.0), ("2", 0.5))):
-        events = [*losses(range(1, 101), tag="noise", salt=run), *losses([run], tag="apart")]
-        for tag, begun in (("late", 90), ("early", 50), ("same", 101)):
-            events += [event(n, scalar(tag, n >= begun and shift)) for n in range(1, 101)]
-        put(tmp_path / name, *events, *losses([1], tag=f"{name}/b"), *losses([1], tag=f"{name}/a"))
+def test_the_greatest_relative_difference_comes_first(tmp_path: Path) -> None:
+    pairs = {"a": (100, 101), "b": (1, 1.5), "c": (-1, 1), "d": (nan, 1), "e": (inf, inf)}
+    pairs |= {"f": (nan, nan), "g": (0, 0.5), "h": (2, 2)}
+    for run in range(2):
+        values = (scalar(tag, pair[run]) for tag, pair in pairs.items())
+        put(tmp_path / str(run), event(1, *values))
     found = compared(tmp_path)
-    assert [change.tag for change in found.curves] == ["early", "late", "noise", "apart"]
-    parted = [change.parting and change.parting.parts_at for change in found.curves]
-    assert parted == [50, 90, None, None]
-    assert found.same_curves == 1
-    assert found.only == (["1/a", "1/b"], ["2/a", "2/b"])
+    assert [change.tag for change in found.values] == ["d", "c", "g", "b", "a"]
+    assert found.same_values == 3
 
 
-def test_the_last_value_of_a_step_that_comes_in_parts_is_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(step_buffer, "_HELD_VALUES", 1)
+def test_a_metric_with_a_last_value_is_no_result_as_well(tmp_path: Path) -> None:
+    for number, name in enumerate(("1", "2")):
+        values = scalar("recommender/auc/last_1000", number), scalar("eval/auc", number)
+        auc = evaluation(6, f'{{"auc": {number}}}', 1)
+        put(tmp_path / name, *losses([1]), event(1, *values), auc)
+    found = compared(tmp_path)
+    assert [change.tag for change in found.values] == ["eval/auc", "recommender/auc/last_1000"]
+    names = {change.name for change in found.facts["results"]}
+    assert "best/recommender/auc/last_1000" in names
+    assert names.isdisjoint({"auc", "recommender/auc/last_1000"})
+
+
+def test_the_last_of_several_values_of_a_step_is_compared(tmp_path: Path) -> None:
     put(tmp_path / "1", *(event(1, scalar("loss", number)) for number in (5, 6, 7)))
     put(tmp_path / "2", event(1, scalar("loss", 7)))
-    assert compared(tmp_path).curves == []
+    assert compared(tmp_path).values == []
 
 
 def test_one_difference_of_any_kind_is_one() -> None:
     assert Difference({}, None, []).empty
     assert not Difference({"data": [FactChange("batch_size", (1, 2))]}, None, []).empty
     assert not Difference({}, GraphChange((1, 2), {}, {"ReLU": 1}), []).empty
-    assert not Difference({}, None, [CurveChange("loss", None)]).empty
+    assert not Difference({}, None, [ValueChange("loss", (1, 2), (3, 3), 1)]).empty
     assert not Difference({}, None, [], only=([], ["loss"])).empty
 
 
