@@ -172,7 +172,7 @@ def test_a_link_that_appears_while_a_directory_is_made_is_not_followed(
         made(name, *args, **options)
 
     with ExportDirectory(str(tmp_path / "logs")) as directory:
-        monkeypatch.setattr(os, "mkdir", be_late)
+        monkeypatch.setattr(os, "mkdir", be_late)  # another program has microseconds for it
         with pytest.raises(DestinationError), directory.replacing("run/file") as file:
             file.write(b"data")
     assert list((tmp_path / "elsewhere").iterdir()) == []
