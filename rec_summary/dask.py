@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rec_summary.errors import required
-from rec_summary.tables import arrow
+from rec_summary.tables.formats import SCHEMAS, arrow_schema
+from rec_summary.tables.frames import Records, load
 
 if TYPE_CHECKING:
     import dask.dataframe
     import pandas as pd
 
-    from rec_summary.tables.frames import Records
+_LARGE: Final = 1 << 26  # bytes of a run
 
 
 def read_scalars(source: str | os.PathLike[str], **choice: Any) -> dask.dataframe.DataFrame:
@@ -26,8 +27,8 @@ def read_scalars(source: str | os.PathLike[str], **choice: Any) -> dask.datafram
         choice: `runs`, `tags`, `since`, `until` and `ranks`, as in `rec_summary.load`.
 
     Returns:
-        The rows of `rec_summary.load(...).scalars()`: `run`, `rank`, `tag`, `step`, `wall_time`,
-        `value`. Texts are Arrow strings.
+        The rows of `rec_summary.load(...).scalars()`, in their order: `run`, `rank`, `tag`, `step`,
+        `wall_time` (seconds since the epoch), `value`. Texts are Arrow strings.
 
     Raises:
         ArgumentError: A choice is invalid, or no run or no tag matches.
@@ -35,16 +36,25 @@ def read_scalars(source: str | os.PathLike[str], **choice: Any) -> dask.datafram
         ImportError: Dask, pandas or pyarrow is not installed.
     """
     frames = required("dask.dataframe", "rec_summary.dask.read_scalars", "dask,tables")
-    parts = arrow.parts(source, **choice)
-    meta = _frame(arrow.schema().empty_table())
+    meta = _frame(_schema().empty_table())
+    parts = list(load(source, **choice).parts(_LARGE))
     scalars: dask.dataframe.DataFrame = frames.from_map(
         _read, parts, meta=meta, label="rec_summary", enforce_metadata=False
     )
     return scalars
 
 
+def _schema() -> Any:
+    required("pyarrow", "rec_summary.dask.read_scalars", "dask,tables")
+    return arrow_schema({**SCHEMAS["scalars"], "value": "float64"})
+
+
 def _read(part: Records) -> pd.DataFrame:
-    return _frame(arrow.read(part))
+    import pyarrow as pa
+
+    # Runs and tags are codes so far, with each text once.
+    table = pa.Table.from_pandas(part.scalars(), preserve_index=False)
+    return _frame(table.cast(_schema()))
 
 
 def _frame(table: Any) -> pd.DataFrame:

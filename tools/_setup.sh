@@ -9,7 +9,6 @@
 # setup_pinned VENV PYTHON REQUIREMENT...
 #                       makes another environment with these requirements alone.
 # setup_browser         installs Chromium from Debian's packages if there is no Chromium.
-# setup_java            installs a Java runtime in the same way if there is none.
 # setup_prometheus      installs Prometheus in the same way; its service is not started.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -92,5 +91,4 @@ _install_debian() {
 }
 
 setup_browser() { _install_debian "the browser tests" "chromium chromedriver" chromium chromium-driver; }
-setup_java() { _install_debian Spark java default-jre-headless; }
 setup_prometheus() { _install_debian "the tests of metrics" "prometheus promtool" prometheus; }

@@ -128,7 +128,7 @@ def on_engine(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options `--engine` and `--jobs` of a command that reads many runs."""
     engine = option(
         "--engine NAME",
-        "Where the work is done: loky (processes on this machine), dask://HOST:PORT, ray or spark.",
+        "Where the work is done: loky (processes on this machine) or dask://HOST:PORT.",
         default="loky",
     )
     jobs = option(

@@ -26,7 +26,7 @@ from rec_summary.compaction.rewriting import (
     rewrite_lineage,
     weight_of,
 )
-from rec_summary.engines.units import check_failures, need_shared, run_units
+from rec_summary.engines.units import check_failures, run_units
 from rec_summary.errors import ArgumentError, RecSummaryError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.format.names import Kind
@@ -39,7 +39,7 @@ from rec_summary.series.batch import SUMMARY
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.options import chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
-from rec_summary.series.overview.each_run import cost_of, need_run
+from rec_summary.series.overview.each_run import cost_of, shared_paths
 from rec_summary.series.report import Report
 from rec_summary.series.runs.writers import Writers
 
@@ -199,8 +199,8 @@ def compact(
         output: A directory that is empty or does not exist, for compacted copies of the runs;
             None replaces the files in `source`.
         dry_run: Whether only the sizes are found out, and nothing is changed.
-        engine: What compacts runs: `loky` (processes on this machine), `dask://HOST:PORT`, `ray` or
-            `spark`. The workers of a cluster need the records, and `output`, at the same paths.
+        engine: What compacts runs: `loky` (processes on this machine) or `dask://HOST:PORT`. The
+            workers of a cluster need the records, and `output`, at the same paths.
         jobs: How many runs are compacted at the same time; by default one, and on a cluster as
             many as it has room for.
         progress: Gets the current run, the bytes of finished runs, and the bytes in all.
@@ -215,6 +215,7 @@ def compact(
             for were not changed.
         CompactionError: Something cannot be read or written; the old files stay.
         EngineError: The engine is not installed, or cannot be reached.
+        WorkerError: Workers cannot do it, or were killed and killed again.
         PartialError: Several runs could not be compacted; the others are.
     """
     workers = chosen_engine(engine, jobs)
@@ -234,7 +235,7 @@ def compact(
         target = None
         if output is not None:
             target = os.path.join(output, relative_path(run.path, source))
-            if not dry_run:  # made here, so that a worker sees whether it shares it
+            if not dry_run:
                 what, expected = "the output", "a directory that can be made"
                 with os_errors_as(CompactionError, what, target, expected):
                     os.makedirs(target, exist_ok=True)
@@ -244,8 +245,11 @@ def compact(
     done, results, failed = 0, list[RunCompaction](), dict[str, Exception]()
     report = progress or (lambda run, done, total: None)
     report(chosen[0].name, 0, sum(before))
-    work = functools.partial(_compact_run, total_bytes, dry_run, workers.is_cluster)
-    for outcome in run_units(workers, work, units, sizes=sizes, in_order=True):
+    work = functools.partial(_compact_run, total_bytes, dry_run)
+    shared = shared_paths(chosen)
+    if output is not None and not dry_run:
+        shared.append(("the output", os.fspath(output)))
+    for outcome in run_units(workers, work, units, sizes=sizes, in_order=True, shared=shared):
         run = chosen[outcome.number]
         done += before[outcome.number]
         report(run.name, done, sum(before))
@@ -257,15 +261,12 @@ def compact(
     return results
 
 
-def _compact_run(
-    total_bytes: int, dry_run: bool, is_shared: bool, unit: tuple[Run, str | None]
-) -> RunCompaction:
+def _compact_run(total_bytes: int, dry_run: bool, unit: tuple[Run, str | None]) -> RunCompaction:
     """Compacts the files of a run that nobody writes, here or on a worker.
 
     Args:
         total_bytes: The budget for its record files.
         dry_run: Whether nothing is changed.
-        is_shared: Whether the worker may be on another machine.
         unit: The run, and a directory for the new files and for copies of those that stay; None
             replaces the old files.
 
@@ -274,10 +275,6 @@ def _compact_run(
         CompactionError: A file cannot be read or written, or another process compacts these files.
     """
     run, output = unit
-    if is_shared:
-        need_run(run)
-        if output is not None and not dry_run:
-            need_shared(output, "the output")
     left: dict[str, str] = {}
     present: list[RecordFile] = []
     done: list[Replacement] = []

@@ -11,9 +11,7 @@ from typing import Final
 
 from rec_summary.errors import RecSummaryError, three_part
 
-NAMED: Final = "loky, sequential, dask://HOST:PORT, ray or spark"
-_ON_THIS_MACHINE: Final = ("loky", "sequential")
-_CLUSTERS: Final = ("dask", "ray", "spark")
+_NAMED: Final = "loky, sequential or dask://HOST:PORT"
 _LIMIT: Final = "REC_SUMMARY_ENGINE_SECS"
 _LIMIT_SECS: Final = 30.0
 
@@ -31,9 +29,9 @@ class Engine:
     """Where units of work run.
 
     Attributes:
-        name: `loky`, `sequential` (this process), `dask`, `ray` or `spark`.
-        address: The host and port of a cluster; empty for the one that the engine finds by itself,
-            or starts on this machine.
+        name: `loky`, `sequential` (this process) or `dask`.
+        address: The host and port of a Dask scheduler; empty for the one of Dask's configuration,
+            or workers that Dask starts on this machine.
         jobs: How many units run at a time; -1 for as many as the engine has room for.
     """
 
@@ -44,7 +42,7 @@ class Engine:
     @property
     def is_cluster(self) -> bool:
         """Whether its workers may be on other machines."""
-        return self.name in _CLUSTERS
+        return self.name == "dask"
 
     @property
     def workers(self) -> int:
@@ -69,15 +67,15 @@ def parse_engine(text: str, jobs: int = -1) -> Engine:
     name, mark, address = text.partition("://")
     host, _, port = address.rpartition(":")
     is_bad = bool(mark) and (not host or not port.isdecimal() or "/" in address)
-    if is_bad or name not in (_CLUSTERS if mark else (*_ON_THIS_MACHINE, *_CLUSTERS)):
-        raise ValueError(three_part("the engine", text, NAMED))
+    if is_bad or name not in (("dask",) if mark else ("dask", "loky", "sequential")):
+        raise ValueError(three_part("the engine", text, _NAMED))
     if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
         raise ValueError(three_part("jobs", jobs, "an int of at least 1"))
     return Engine(name, address, jobs)
 
 
 def limit_secs() -> float:
-    """Returns how long a cluster may take to answer, in seconds.
+    """Returns how long a Dask cluster may take to answer, in seconds.
 
     Raises:
         EngineError: The environment variable with this number has none.

@@ -15,7 +15,7 @@ import numpy as np
 
 from rec_summary.arrays import Array, Floats
 from rec_summary.engines.engine import Engine
-from rec_summary.engines.units import need_shared, run_units
+from rec_summary.engines.units import run_units
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.store import read_plane
 
@@ -93,26 +93,24 @@ def evaluate(
     Raises:
         ModelError: The model cannot be created or evaluated.
         EngineError: The engine is not installed, or cannot be reached.
-        WorkerError: Worker processes were killed, one after another.
+        WorkerError: Workers cannot do it, or were killed and killed again.
     """
-    work = functools.partial(_evaluate_block, task, is_shared=engine.is_cluster)
+    work = functools.partial(_evaluate_block, task)
     count = len(indices) if engine.name == "sequential" else min(len(indices), _MOST_BLOCKS)
     blocks = [block.tolist() for block in np.array_split(np.asarray(indices), max(count, 1))]
     units = [(block, points[block]) for block in blocks if block]
-    for outcome in run_units(
-        engine, work, units, tries=1, kept="points that are finished are kept"
-    ):
+    shared = [("the directory of the landscape's points", task.folder)]
+    kept = "points that are finished are kept"
+    for outcome in run_units(engine, work, units, kept=kept, shared=shared):
         if outcome.error is not None:
             raise outcome.error
         yield outcome.result
 
 
 def _evaluate_block(
-    task: EvaluationTask, unit: tuple[list[int], Floats], *, is_shared: bool
+    task: EvaluationTask, unit: tuple[list[int], Floats]
 ) -> tuple[list[int], list[float], int]:
     indices, points = unit
-    if is_shared:
-        need_shared(task.folder, "the directory of the landscape's points")
     return indices, *_evaluate(task, points)
 
 

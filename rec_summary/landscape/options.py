@@ -24,8 +24,7 @@ class Options:
         parameters: The parameters that move: `all`; `dense`, without embedding tables; `touched`,
             which moves only the rows of embedding tables that differ between checkpoints; or a
             regular expression that is searched in their names.
-        engine: The engine that evaluates points: `loky`, `sequential`, `dask://HOST:PORT`, `ray`
-            or `spark`.
+        engine: The engine that evaluates points: `loky`, `sequential` or `dask://HOST:PORT`.
         jobs: The number of workers; -1 for one on each core.
         device_ids: The devices that the workers share.
         hessian: Whether to also compute the landscape along the first two eigenvectors of the

@@ -114,9 +114,7 @@ def follow_dataset(
     with Dataset(directory) as dataset:
         opened = functools.partial(RunDataset, dataset=dataset, options=options, report=report)
         poller = RunPoller(source) if poller is None else poller
-        follower = Follower(
-            *(poller, dataset, opened, report, stop), pattern=runs, commit_secs=every
-        )
+        follower = Follower(*(poller, opened, report, stop), pattern=runs, commit_secs=every)
         follower.run(interval, reported)
     return report
 

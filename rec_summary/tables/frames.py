@@ -95,8 +95,8 @@ def load(
             then are not opened.
         until: Only values of this step, or up to this age or date, in the same forms.
         ranks: Only what these ranks have recorded, such as `3,7,16-31`; None means all.
-        engine: What reads the runs: `loky` (processes on this machine), `dask://HOST:PORT`, `ray`
-            or `spark`. The workers of a cluster need the records at the same path.
+        engine: What reads the runs: `loky` (processes on this machine) or `dask://HOST:PORT`. The
+            workers of a cluster need the records at the same path.
         jobs: How many runs are read at the same time; by default one, and on a cluster as many as
             it has room for.
 

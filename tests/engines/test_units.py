@@ -1,25 +1,21 @@
-"""Units on processes of this machine: retried, in order, reported; workers are killed."""
+"""Units on processes of this machine: in order, reported; workers are killed."""
 
 from __future__ import annotations
 
 import functools
 import os
-import signal
+import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from rec_summary import export_tensorboard
-from rec_summary.engines.engine import Engine, EngineError, WorkerError
-from rec_summary.engines.loky import LokyPool
+from rec_summary.engines.engine import Engine, WorkerError
 from rec_summary.engines.units import PartialError, check_failures, is_here, run_units
-from rec_summary.tensorboard.event_files import export
 from tests.support import units
 from tests.support.landscape_workers import landscape
-from tests.support.record_dirs import event, scalar, write_segment
-from tests.support.waiting import eventually
 
 _TWO = Engine(jobs=2)
 
@@ -56,30 +52,34 @@ def test_units_that_are_sent_together_are_prepared_together() -> None:
 
 
 @pytest.mark.parametrize("in_order", [False, True])
-def test_a_unit_that_fails_is_tried_again(tmp_path: Path, in_order: bool) -> None:
-    work = functools.partial(units.fails_first, str(tmp_path), [3], "raise")
-    outcomes = list(run_units(_TWO, work, range(6), in_order=in_order))
-    assert {each.number: each.result for each in outcomes} == {n: n for n in range(6)}
-
-
-@pytest.mark.parametrize("in_order", [False, True])
-def test_a_unit_whose_worker_is_killed_is_done_again(tmp_path: Path, in_order: bool) -> None:
-    work = functools.partial(units.fails_first, str(tmp_path), [2, 5], "die")
+def test_what_a_killed_worker_has_not_done_is_done_by_others(
+    tmp_path: Path, in_order: bool
+) -> None:
+    work = functools.partial(units.dies_first, str(tmp_path), [2])
     outcomes = list(run_units(_TWO, work, range(12), sizes=[1 << 24] * 12, in_order=in_order))
     assert {each.number: each.result for each in outcomes} == {n: n for n in range(12)}
     assert len(outcomes) == 12
 
 
-def test_the_rest_is_done_when_units_fail_each_time() -> None:
-    work = functools.partial(units.fails_always, {1: "raise", 4: "die", 6: "odd"})
+def test_a_unit_that_kills_the_new_workers_too_is_an_error() -> None:
+    work = functools.partial(units.fails_always, {4: "die"})
+    outcomes = run_units(_TWO, work, range(8), in_order=True)
+    assert [next(outcomes).result for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(
+        WorkerError, match=r"killed; .*memory runs out.*use fewer --jobs and run it again; it goes"
+    ):
+        next(outcomes)
+
+
+def test_the_rest_is_done_when_units_fail() -> None:
+    work = functools.partial(units.fails_always, {1: "raise", 6: "odd"})
     found = {each.number: each for each in run_units(_TWO, work, range(8))}
     assert {place: each.result for place, each in found.items()} == {
         **{n: n for n in range(8)},
-        **dict.fromkeys((1, 4, 6)),
+        **dict.fromkeys((1, 6)),
     }
     assert str(found[1].error) == "unit 1"
     assert isinstance(found[1].error, ValueError)
-    assert isinstance(found[4].error, WorkerError)
     assert str(found[6].error) == "Odd: unit 6"  # of a class that cannot be sent
 
 
@@ -91,20 +91,13 @@ def test_blocks_of_units_that_all_fail_are_reported_in_order() -> None:
     ]
 
 
-def test_a_worker_is_killed_while_an_outcome_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    pools: list[Any] = []
-    renew = LokyPool.renew
-
-    def renewed(pool: Any) -> None:
-        renew(pool)
-        pools.append(pool._pool)
-
-    monkeypatch.setattr(LokyPool, "renew", renewed)
+def test_workers_are_killed_while_an_outcome_is_held() -> None:
     outcomes = run_units(_TWO, units.process, range(12))
     found = [next(outcomes)]
+    children = psutil.Process().children()
+    workers = [child for child in children if "popen_loky" in " ".join(child.cmdline())]
     psutil.Process(found[0].result).kill()
-    broken = pools[0]
-    eventually(lambda: broken._flags.broken)
+    psutil.wait_procs(workers)  # the pool ends them all, and takes nothing more
     found += outcomes
     assert sorted(each.number for each in found) == list(range(12))
     assert not any(each.error for each in found)
@@ -118,33 +111,26 @@ def test_the_error_of_several_units() -> None:
         check_failures({"a": OSError("one"), "b": OSError("two")}, 9, "read")
 
 
-def test_a_pool_that_takes_nothing_is_reported_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def submit(*_: Any) -> Any:
-        raise RuntimeError("no process\nand much more")
+_NO_PROCESS = """
+import os, resource
+from rec_summary.engines.engine import Engine, EngineError
+from rec_summary.engines.units import run_units
+from tests.support import units
+import joblib.externals.loky
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")), 1 << 10))
+try:
+    list(run_units(Engine(jobs=2), units.square, [1, 2]))
+except EngineError as error:
+    print(error)
+"""
 
-    loky = pytest.importorskip("joblib.externals.loky")
-    monkeypatch.setattr(loky.ProcessPoolExecutor, "submit", submit)
-    with pytest.raises(EngineError, match=r"lost: no process\. Expected: .*fewer --jobs.*goes on"):
-        list(run_units(_TWO, units.square, [1, 2]))
 
-
-def _die(*_: Any) -> Any:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_killed_workers_of_an_export_are_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rec_summary.engines.units._SMALL", 0)
-    for name in ("a", "b"):
-        write_segment(tmp_path / "records" / name, event(1, scalar("loss", 1)))
-    with monkeypatch.context() as patch:
-        patch.setattr(export, "_export_one", _die)
-        with pytest.raises(
-            (WorkerError, PartialError), match=r"killed.*fewer --jobs and run it again"
-        ):
-            export_tensorboard(tmp_path / "records", tmp_path / "logs", jobs=2)
-    assert len(export_tensorboard(tmp_path / "records", tmp_path / "logs", jobs=2).runs) == 2
+def test_processes_that_cannot_be_started_are_reported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_PROCESS], stdout=subprocess.PIPE, text=True, check=True
+    )
+    expected = r"Received: loky, which was lost: .*files\. Expected: .*fewer --jobs.*goes on"
+    assert re.search(expected, done.stdout)
 
 
 def test_a_killed_worker_of_a_landscape_is_reported(tmp_path: Path) -> None:

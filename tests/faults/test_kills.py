@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.faults.children import (
 )
 from tests.faults.ledger import SLOW, Ledger, times
 from tests.faults.write import FLUSH_SECS as WRITER_FLUSH_SECS
-from tests.support.record_dirs import event, histo, scalar, tree, write_segment
+from tests.support.record_dirs import ballast, event, histo, scalar, tree, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 LATE_SECS = 0.5  # for the writer's thread to get a turn, where it is the only test
@@ -94,7 +93,7 @@ def test_a_killed_writer_keeps_its_promise_through_rotations(
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three runs with 6,000 values each."""
+    """Three runs with 6,000 values each, large enough for worker processes."""
     base = tmp_path_factory.mktemp("source")
     for name in ("a", "b", "c"):
         events = [
@@ -103,7 +102,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
             for step in range(1, 6001)
         ]
-        write_segment(base / name, *events)
+        write_segment(base / name, ballast(), *events)
     return base
 
 
@@ -135,7 +134,7 @@ def test_a_killed_export_is_finished_by_the_next(
         ledger.tried("kill -9 of an exporter")
         logs = tmp_path / str(number)
         jobs = 1 + number % 2
-        process = start("tests.faults.export", source, logs, "--jobs", jobs)
+        process = start(*COMMAND, "export", source, logs, "--jobs", jobs)
         if number % 4 < 2:  # all is written in less time than a process takes to start
             wait_for_events(logs, process)
             time.sleep(chance.uniform(0.0, 0.1))
@@ -177,30 +176,8 @@ def test_a_killed_follower_is_taken_over_by_the_next(tmp_path: Path, ledger: Led
         ledger.survived("kill -9 of a follower", count(expected) // kills, count(found) // kills)
 
 
-# An export whose workers never end.
-ENDLESS = """
-import signal, sys
-from rec_summary.engines import units
-from rec_summary.cli import main
-from rec_summary.tensorboard.event_files import export
-
-def pause(*_):
-    print("exporting", flush=True)
-    signal.pause()
-
-export._export_one = pause
-units._SMALL = 0  # so that there are workers
-if __name__ == "__main__":
-    main(["export", *sys.argv[1:], "--jobs", "2"])
-"""
-
-
 def test_the_workers_of_a_killed_export_end_with_it(source: Path, tmp_path: Path) -> None:
-    program = tmp_path / "endless.py"
-    program.write_text(ENDLESS)
-    process = start(sys.executable, program, source, tmp_path / "logs")
-    assert process.stdout is not None
-    assert process.stdout.readline() == "exporting\n"
+    process = start(*COMMAND, "export", source, tmp_path / "logs", "--jobs", "2")
     workers = eventually(
         lambda: psutil.Process(process.pid).children(recursive=True), lambda seen: len(seen) >= 2
     )

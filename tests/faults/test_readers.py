@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import random
 import shutil
@@ -24,15 +23,12 @@ from rec_summary.landscape.evaluate import ModelError
 from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.remote import Url
-from rec_summary.series.new_records import NewRecords
-from rec_summary.tensorboard.event_files import run_exporter
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.provider import run_index
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.records_server import has_records
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.faults.children import COMMAND, count, shown, start, wait_for_events
-from tests.faults.ledger import SLOW, Ledger, in_check_only, times
+from tests.faults.ledger import Ledger, in_check_only, times
 from tests.support.crafted import run
 from tests.support.damage import damaged
 from tests.support.every_kind import every_kind
@@ -40,7 +36,7 @@ from tests.support.following import Follower
 from tests.support.growing_file import rewrite
 from tests.support.metric_states import STORED
 from tests.support.quadratic import Maker, compute
-from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.record_dirs import ballast, event, scalar, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 LATE_SECS = 1.5  # as on NFS
@@ -52,13 +48,8 @@ def write_steps(folder: Path, steps: int = STEPS) -> Path:
     return write_segment(folder, *(event(step, scalar("loss", step)) for step in range(steps)))[0]
 
 
-def test_bytes_come_later_than_the_size(
-    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_come_later_than_the_size(tmp_path: Path, ledger: Ledger) -> None:
     """First the size grows, then the bytes come, as where another host writes to NFS."""
-    patient = functools.partial(NewRecords, patience=PATIENCE_SECS)  # a busy machine is late, too
-    for module in () if SLOW else (run_exporter, run_index):
-        monkeypatch.setattr(module, "NewRecords", patient)
     fault = "bytes that come later than the size of their file"
     content = write_steps(tmp_path / "original").read_bytes()
     name = next((tmp_path / "original").glob("*_MS")).name
@@ -175,12 +166,13 @@ def test_a_killed_worker_of_an_export(tmp_path: Path, ledger: Ledger) -> None:
     fault = "kill -9 of a worker of export --jobs"
     for name in "abcd":
         write_steps(tmp_path / "records" / name, 3000)
+    write_segment(tmp_path / "records" / "d", ballast(3000))
     expected = shown_by_export(tmp_path / "records", tmp_path / "whole")
     for seed in range(times(1, 40)):
         chance = random.Random(seed)
         ledger.tried(fault)
         logs = tmp_path / str(seed)
-        process = start("tests.faults.export", tmp_path / "records", logs, "--jobs", "2")
+        process = start(*COMMAND, "export", tmp_path / "records", logs, "--jobs", "2")
         worker = chance.choice(_workers(process))
         if chance.random() < 0.5:  # while they write; otherwise while they start
             wait_for_events(logs, process)

@@ -16,7 +16,7 @@ from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import RecordFile, find_runs
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.exports.claims import LOCK_NAME
+from rec_summary.series.exports.directory import LOCK_NAME
 from rec_summary.tables.formats import export_tables
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir

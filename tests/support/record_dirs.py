@@ -116,3 +116,10 @@ def tree(path: Path) -> dict[str, bytes]:
             file = Path(parent, name)
             found[str(file.relative_to(path))] = file.read_bytes()
     return found
+
+
+def ballast(step: int = 1) -> Any:
+    """Returns an event that cannot be shown, and makes a run large enough for worker processes."""
+    value = summary_pb2.Summary.Value(tag="ballast")
+    value.tensor.raw_data = bytes(1 << 24)
+    return event(step, value)

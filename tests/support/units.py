@@ -55,12 +55,12 @@ def fails_always(fates: Mapping[int, str], unit: int) -> int:
     return unit
 
 
-def fails_first(folder: str, bad: Sequence[int], how: str, unit: int) -> int:
-    """Returns a unit; the bad ones fail the first time, which files in a folder tell."""
+def dies_first(folder: str, bad: Sequence[int], unit: int) -> int:
+    """Returns a unit; the first time, which files in a folder tell, bad ones kill their worker."""
     if unit in bad:
         try:
             os.close(os.open(os.path.join(folder, str(unit)), os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return unit
-        _fail(unit, how)
+        _fail(unit, "die")
     return unit

@@ -15,7 +15,7 @@ EXAMPLES = """\b
 Examples:
   rec-summary landscape records/run-1 --model my_model:landscape
   rec-summary landscape records/run-1 --model my_model:landscape --size 60
-  rec-summary landscape records/run-1 --model my_model:landscape --engine ray
+  rec-summary landscape records/run-1 --model my_model:landscape --engine dask://10.9.8.1:8786
 """
 
 
@@ -44,7 +44,7 @@ Examples:
 @options.option("--seed", "The seed of the random plane.", default=1)
 @options.option(
     "--engine",
-    "Where points are evaluated: loky, sequential, dask://HOST:PORT, ray, spark.",
+    "Where points are evaluated: loky, sequential or dask://HOST:PORT.",
     default="loky",
 )
 @options.option("--jobs N", "Workers. [default: one on each core]", default=-1, show_default=False)

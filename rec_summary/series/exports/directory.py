@@ -1,6 +1,6 @@
 """The directory that an export writes to.
 
-Several exporters may write to it, each its own runs. Every path is opened from the directory's
+One exporter at a time holds its lock; a file says which. Every path is opened from the directory's
 descriptor, one name at a time. Links are not followed.
 """
 
@@ -8,53 +8,64 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
-from collections.abc import Iterable, Iterator
+import socket
+from collections.abc import Iterator
+from datetime import datetime
 from typing import IO, TYPE_CHECKING, ClassVar, Final
 
-from rec_summary.errors import DestinationError, three_part
-from rec_summary.records.files import write_atomically
-from rec_summary.series.exports.claims import Claims, unusable
+import filelock
+
+from rec_summary.errors import DestinationError, os_errors_as, three_part, verbatim
+from rec_summary.records.files import FILE_MODE, read_plain, write_atomically
+from rec_summary.records.locks import file_lock
+from rec_summary.series.text import printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+LOCK_NAME: Final = ".rec_summary-export.lock"
+HOLDER_NAME: Final = ".rec_summary-export.holder"
+"""The file that names the exporter, as long as it lives."""
+
+_MOST_BYTES: Final = 1 << 10  # of that file
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
 
 
 class ExportDirectory:
-    """A directory in which each run has one exporter at a time.
+    """A directory that has one exporter at a time.
 
     Use it as a context: entering creates the directory if it is missing.
 
     Attributes:
         path: Its path.
-        claims: The runs that this exporter has claimed.
+        holder: Which process exports to it, and since when.
     """
 
-    claims: Claims
+    holder: str
     _fd: int
 
     what: ClassVar[str] = "the directory of the export"
     """What it is called in messages."""
 
-    def __init__(self, path: str, *, lock: bool = True) -> None:
+    def __init__(self, path: str, *, worker_of: str | None = None) -> None:
         """Names a directory.
 
         Args:
             path: Its path.
-            lock: Whether an exporter enters; False for a worker, whose exporter has the claims.
+            worker_of: The holder whose worker enters; None for an exporter.
         """
         self.path = path
-        self._lock = lock
+        self._worker_of = worker_of
         self._exit = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Makes the directory.
+        """Makes the directory, and takes its lock.
 
         Raises:
-            DestinationError: It is a URL, cannot be made or written to, or another process has
-                its lock for long.
+            DestinationError: It is a URL, cannot be made or written to, or another process exports
+                to it.
         """
         if "://" in self.path:
             expected = "a local directory; `rec-summary export` copies its output to a URL"
@@ -64,23 +75,57 @@ class ExportDirectory:
                 os.makedirs(self.path, exist_ok=True)
                 self._fd = os.open(self.path, _DIRECTORY)
             stack.callback(os.close, self._fd)
-            self.claims = Claims(self.what, self.path, self._fd)
-            if self._lock:
-                with self.claims.alone():
-                    stack.callback(self.claims.release)
+            if self._worker_of is None:
+                self._take(stack)
+            else:
+                _flock(self._fd, fcntl.LOCK_SH)  # until it is closed
+                self.holder = self._read_holder()
+                if self.holder != self._worker_of:
+                    raise self._in_use(self.holder)
             self._exit = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._exit.close()
 
-    def claim(self, runs: Iterable[str]) -> None:
-        """Claims runs for this exporter.
+    def _take(self, stack: contextlib.ExitStack) -> None:
+        """Takes the lock, and says who has it; the stack releases it."""
+        path = os.path.join(self.path, LOCK_NAME)
+        with unusable(f"the lock of {self.what}", path):
+            try:
+                stack.enter_context(file_lock(path, timeout=0))
+            except filelock.Timeout as error:
+                raise self._in_use(self._read_holder()) from error
+        # Workers of an exporter that was killed go on for a moment; no new one begins afterwards.
+        if not _flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            raise self._in_use(f"workers of one that was killed, {self._read_holder()}")
+        since = datetime.now().astimezone().isoformat(" ", "seconds")
+        self.holder = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
+        with (
+            unusable(self.what, self.path),
+            write_atomically(HOLDER_NAME, FILE_MODE, dir_fd=self._fd) as file,
+        ):
+            file.write(self.holder.encode())
+        stack.callback(self._remove_holder)
+        _flock(self._fd, fcntl.LOCK_UN)
 
-        Raises:
-            DestinationError: Another exporter has one of them.
-        """
-        self.claims.claim(runs)
+    def _read_holder(self) -> str:
+        try:
+            text = read_plain(HOLDER_NAME, _MOST_BYTES, dir_fd=self._fd).decode(errors="replace")
+        except OSError:
+            text = ""
+        return text or "a process that has not given its name"
+
+    def _remove_holder(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(HOLDER_NAME, dir_fd=self._fd)
+
+    def _in_use(self, holder: str) -> DestinationError:
+        received = verbatim(
+            f"{printable(self.path)}, which another export writes to: {printable(holder)}"
+        )
+        expected = "another directory, or wait until that export has ended"
+        return DestinationError(three_part(self.what, received, expected))
 
     @contextlib.contextmanager
     def made(self, run: str) -> Iterator[int]:
@@ -169,3 +214,20 @@ class ExportDirectory:
                     fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
                 stack.callback(os.close, fd)
             yield fd
+
+
+def unusable(what: str, path: str) -> contextlib.AbstractContextManager[None]:
+    """Turns an OSError of the block into one that says what is unusable."""
+    expected = "a directory that can be written to"
+    return os_errors_as(DestinationError, what, printable(path), expected)
+
+
+def _flock(fd: int, kind: int) -> bool:
+    """Locks a directory itself; returns False if another process holds that lock."""
+    try:
+        fcntl.flock(fd, kind)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without such locks
+    return True

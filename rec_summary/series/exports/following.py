@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import os
@@ -16,14 +15,13 @@ from typing import Final, Protocol
 from rec_summary.errors import ArgumentError, DestinationError, three_part
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.exports.directory import ExportDirectory
 from rec_summary.series.options import ExportOptions, matching_runs, places_apart
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 
 INTERVAL_SECS: Final = 0.25
 COMMIT_SECS: Final = 5.0
-_RETRY_SECS: Final = 10.0
+RETRY_SECS: Final = 10.0
 
 
 class Exporter(Protocol):
@@ -84,18 +82,18 @@ class Follower:
 
     Attributes:
         poller: Finds the runs.
-        directory: Where they are exported to, entered.
-        opened: Returns the exporter of a run, which is claimed; raises DestinationError.
+        opened: Returns the exporter of a run; raises DestinationError.
         report: Takes problems and notes.
         stop: A long update ends when it is set.
         named: Returns the name that a new run is exported under.
         pattern: A pattern for `fnmatch`: only runs whose name matches.
         committed: Called after exporters were committed.
         commit_secs: How long after something new an exporter is committed, in seconds.
+        retry_secs: How long after a failure a run is tried again, in seconds.
+        clock: Returns the monotonic time.
     """
 
     poller: RunPoller
-    directory: ExportDirectory
     opened: Callable[[Run], Exporter]
     report: Report
     stop: threading.Event
@@ -104,6 +102,8 @@ class Follower:
     pattern: str | None = None
     committed: Callable[[], None] = lambda: None
     commit_secs: float = COMMIT_SECS
+    retry_secs: float = RETRY_SECS
+    clock: Callable[[], float] = time.monotonic
     _interrupted: bool = field(default=False, init=False)
     _followed: dict[str, _Followed] = field(default_factory=dict, init=False)  # by path
 
@@ -125,7 +125,7 @@ class Follower:
 
     def poll(self) -> bool:
         """Exports what is new; returns whether there was anything new."""
-        now = time.monotonic()
+        now = self.clock()
         changed = self._chosen(self.poller.poll())
         paths = {run.path for run in changed}
         again = [followed.run for followed in self._followed.values() if followed.retry_at <= now]
@@ -156,11 +156,7 @@ class Follower:
             if run.path not in self._followed:
                 name = self.named(run.name)
                 self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
-        runs = matching_runs(runs, self.pattern)
-        # Other exporters may have claimed some: `_update` reports it.
-        with contextlib.suppress(DestinationError):
-            self.directory.claim(self._followed[run.path].run.name for run in runs)
-        return runs
+        return matching_runs(runs, self.pattern)
 
     def _update(self, run: Run, *, final: bool) -> None:
         if self._interrupted:
@@ -169,7 +165,6 @@ class Follower:
         followed.run = run = dataclasses.replace(run, name=followed.run.name)
         try:
             if followed.exporter is None:
-                self.directory.claim([run.name])
                 followed.exporter = self.opened(run)
             for _ in followed.exporter.update(run, final=final):
                 if not final and self.stop.is_set():
@@ -183,7 +178,7 @@ class Follower:
         if followed.retry_at < math.inf:
             followed.retry_at = math.inf
             self.report.note(f"run {printable(run.name)}: can be written again")
-        followed.commit_at = min(followed.commit_at, time.monotonic() + self.commit_secs)
+        followed.commit_at = min(followed.commit_at, self.clock() + self.commit_secs)
 
     def _commit_until(self, now: float) -> None:
         """Commits the exporters that are due by now."""
@@ -203,7 +198,7 @@ class Follower:
         if followed.retry_at == math.inf:
             what = f"the run cannot be written, and is tried again: {error}"
             self.report.problem(followed.run.path, 0, what)
-        followed.retry_at = time.monotonic() + _RETRY_SECS
+        followed.retry_at = self.clock() + self.retry_secs
         if followed.exporter is not None:
             followed.exporter.close()
         followed.exporter, followed.commit_at = None, math.inf

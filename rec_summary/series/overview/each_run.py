@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from rec_summary.engines.engine import Engine
-from rec_summary.engines.units import check_failures, is_here, need_shared, run_units
+from rec_summary.engines.units import check_failures, is_here, run_units
 from rec_summary.errors import RecSummaryError
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url
@@ -26,14 +27,10 @@ def cost_of(run: Run) -> int:
     return run.nbytes + (_REQUESTS if isinstance(run.path, Url) else 0)
 
 
-def need_run(run: Run) -> None:
-    """Makes sure that a worker has the files of a run.
-
-    Raises:
-        SourceError: The worker does not have them.
-    """
-    if not isinstance(run.path, Url):
-        need_shared(run.path, f"the run {printable(run.name)}")
+def shared_paths(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """Returns what workers need at the same path: a run stands for all of its tree."""
+    local = (run for run in runs if not isinstance(run.path, Url))
+    return [(f"the run {printable(run.name)}", run.path) for run in itertools.islice(local, 1)]
 
 
 def each_run(
@@ -57,7 +54,7 @@ def each_run(
 
     Raises:
         EngineError: The engine is not installed, cannot be reached, or has been lost.
-        WorkerError: Workers are killed one after another.
+        WorkerError: Workers cannot do it, or were killed and killed again.
     """
     failures: dict[str, Exception] = {}
 
@@ -80,7 +77,9 @@ def each_run(
                 fail(run, error)
         return
     work = functools.partial(_read, read)
-    for outcome in run_units(engine, work, runs, sizes=sizes, in_order=True, ahead=ahead):
+    for outcome in run_units(
+        engine, work, runs, sizes=sizes, in_order=True, ahead=ahead, shared=shared_paths(runs)
+    ):
         run = runs[outcome.number]
         if outcome.error is not None:
             fail(run, outcome.error)
@@ -92,6 +91,5 @@ def each_run(
 
 
 def _read(read: Read[T], run: Run) -> tuple[list[T], Report]:
-    need_run(run)
     report = Report()
     return list(read(run, report=report)), report

@@ -110,17 +110,21 @@ class MergedPoint:
 class Merging:
     """Merges the states of all ranks of one run."""
 
-    def __init__(self, run: str, report: Report, state: MergingState) -> None:
+    def __init__(
+        self, run: str, report: Report, state: MergingState, kept_bytes: int = _KEPT_BYTES
+    ) -> None:
         """Begins.
 
         Args:
             run: The run's name, for notes.
             report: Takes what cannot be merged.
             state: The state to continue with; it is kept up to date.
+            kept_bytes: How large the states of ranks may be that are kept for the next step.
         """
         self._run = run
         self._report = report
         self._state = state
+        self._kept_bytes = kept_bytes
         self._noted: set[str] = set()
 
     def take(self, rank: int, decoded: Record) -> None:
@@ -202,7 +206,7 @@ class Merging:
                 loaded = self._load(recorded, files)
                 if loaded is None:
                     return None
-                if loaded.size + sum(point.size for point in latest.values()) <= _KEPT_BYTES:
+                if loaded.size + sum(point.size for point in latest.values()) <= self._kept_bytes:
                     latest[rank] = loaded
             if origin is None:
                 total = {key: state.copy() for key, state in loaded.states.items()}

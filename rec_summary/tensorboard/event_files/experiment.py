@@ -72,10 +72,6 @@ class ExperimentFile:
         Raises:
             DestinationError: The log directory cannot be read or written.
         """
-        with self._logdir.claims.alone():
-            self._update()
-
-    def _update(self) -> None:
         runs: dict[str, tuple[bytes, list[str]]] = {}
         old: dict[str, bytes] = {}
         numbers, is_shared = [0], False
@@ -101,10 +97,7 @@ class ExperimentFile:
 
     def _outputs(self, run: str, directory: int) -> dict[str, tuple[bytes, list[str]]]:
         """Returns the TensorBoard runs of a recorded run, by name."""
-        try:
-            mark = mark_of(os.stat(CURSOR_NAME, dir_fd=directory, follow_symlinks=False))
-        except FileNotFoundError:
-            return {}  # another exporter begins the run again
+        mark = mark_of(os.stat(CURSOR_NAME, dir_fd=directory, follow_symlinks=False))
         description = self.known.get(run)
         if description is None or description.mark != mark:
             cursor = load_cursor(self._logdir, run)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from rec_summary.engines.engine import Engine
-from rec_summary.engines.units import check_failures, is_here, need_shared, run_units
+from rec_summary.engines.units import check_failures, is_here, run_units
 from rec_summary.errors import ArgumentError, DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.exports.claims import held
+from rec_summary.series.exports.directory import HOLDER_NAME
 from rec_summary.series.exports.following import INTERVAL_SECS, Follower, places_followed
 from rec_summary.series.options import ExportOptions, Selection, chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
-from rec_summary.series.overview.each_run import cost_of, need_run
+from rec_summary.series.overview.each_run import cost_of, shared_paths
 from rec_summary.series.report import Progress, Report
 from rec_summary.tensorboard.event_files.experiment import Described, ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -87,9 +87,8 @@ def export_tensorboard(
         ranks: As in `ExportOptions`.
         jobs: How many runs are exported at the same time; by default one, and on a cluster as many
             as it has room for.
-        engine: What exports them: `loky` (processes on this machine), `dask://HOST:PORT`, `ray` or
-            `spark`. The workers of a cluster need the records and the log directory at the same
-            paths.
+        engine: What exports them: `loky` (processes on this machine) or `dask://HOST:PORT`. The
+            workers of a cluster need the records and the log directory at the same paths.
         progress: Called about once for each megabyte that was read.
 
     Returns:
@@ -99,10 +98,10 @@ def export_tensorboard(
         ArgumentError: One of `logdir` and `source` is inside the other, an option is invalid,
             or no run matches `runs`.
         SourceError: There are no records, or none that can be read.
-        DestinationError: `logdir` cannot be written to, another export writes one of the runs, or
+        DestinationError: `logdir` cannot be written to, another export writes to it, or
             a run directory in it has event files of another writer.
         EngineError: The engine is not installed, or cannot be reached.
-        WorkerError: Workers were killed, even when they tried again.
+        WorkerError: Workers cannot do it, or were killed and killed again.
         PartialError: Several runs could not be exported; the others are.
     """
     options = ExportOptions(tags, plugins, since, until, max_points, tensors, ranks)
@@ -115,7 +114,6 @@ def export_tensorboard(
     has_records, shown, due = False, "", 0
     failed: dict[str, Exception] = {}
     with LogDir(logdir) as entered:
-        entered.claim(run.name for run in chosen)
         destination = Destination(names, entered, report, options)
         experiment = ExperimentFile(entered)
         exported = _exported(chosen, destination, workers, experiment, failed)
@@ -192,7 +190,6 @@ def follow_tensorboard(
 
         follower = Follower(
             RunPoller(source) if poller is None else poller,
-            entered,
             functools.partial(RunExporter, destination=destination),
             report,
             stop,
@@ -213,7 +210,7 @@ def _exported(
 ) -> _Exported:
     """Exports runs: here, one after another, or on workers.
 
-    The claims on the runs stay with this process.
+    The lock of the log directory stays with this process.
 
     Args:
         runs: The runs.
@@ -236,9 +233,10 @@ def _exported(
     for run in runs:
         if logdir.has(run.name):
             RunExporter(run, trial)
-    work = functools.partial(_export_one, logdir.path, logdir.claims.mark, options)
+    work = functools.partial(_export_one, logdir.path, logdir.holder, options)
     units = list(zip(runs, names.split(run.name for run in runs), strict=True))
-    for index, result, error in run_units(engine, work, units, sizes=sizes):
+    shared = [*shared_paths(runs), (logdir.what, os.path.join(logdir.path, HOLDER_NAME))]
+    for index, result, error in run_units(engine, work, units, sizes=sizes, shared=shared):
         name = runs[index].name
         if error is not None:
             failed[name] = error
@@ -266,26 +264,21 @@ def _exported_here(
 
 
 def _export_one(
-    path: str, mark: str, options: ExportOptions, unit: tuple[Run, Names]
+    path: str, holder: str, options: ExportOptions, unit: tuple[Run, Names]
 ) -> tuple[Report, bool, dict[str, Described]]:
     """Exports one run on a worker; returns the counts, whether it has records, what describes it.
 
     Args:
         path: The log directory.
-        mark: The file that exists as long as the exporter that sent the run.
+        holder: The exporter that sent the run, as it has named itself in the log directory.
         options: What is exported.
         unit: The run, and the names that are reserved below it.
     """
     run, names = unit
-    need_run(run)
-    what = f"the log directory of the run {run.name}"
-    need_shared(mark, what, exists=os.path.exists)
     report, has_records = Report(), False
-    with held(mark), LogDir(path, lock=False) as logdir:
-        need_shared(mark, what, exists=os.path.exists)  # nobody has waited before it was held
+    with LogDir(path, worker_of=holder) as logdir:
         destination = Destination(names, logdir, report, options)
         experiment = ExperimentFile(logdir)
         for _, is_readable in _exported_here([run], destination, experiment):
             has_records |= is_readable
-            need_shared(mark, what, exists=os.path.exists)  # or another exporter may have begun
     return report, has_records, experiment.known

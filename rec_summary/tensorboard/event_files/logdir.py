@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from rec_summary.errors import DestinationError, three_part, verbatim
-from rec_summary.series.exports.claims import unusable
-from rec_summary.series.exports.directory import ExportDirectory
+from rec_summary.series.exports.directory import ExportDirectory, unusable
 from rec_summary.series.text import printable
 
 EVENTS: Final = "tfevents"
@@ -24,7 +23,7 @@ def event_file_name(stamp: int) -> str:
 
 
 class LogDir(ExportDirectory):
-    """A log directory, in which one exporter at a time writes a run."""
+    """A log directory, which one exporter at a time writes to."""
 
     what: ClassVar[str] = "the log directory"
 

@@ -89,7 +89,6 @@ def export_projector(
                         names.append(name)
                         continue
                     destination = destination or stack.enter_context(LogDir(logdir))
-                    destination.claim([run.name])
                     _write_table(destination, run.name, name, tables.read(name), lines, config)
             if destination is not None and config.embeddings:
                 _check_ours(destination, run.name)

@@ -201,13 +201,15 @@ def test_a_log_directory_that_cannot_be_written_to_exits_with_1(source: Path, pl
     assert "Expected: a directory that can be written to" in flat(done.stderr)
 
 
-def test_a_run_that_another_export_writes_exits_with_1(source: Path, logdir: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--follow",)])
+def test_a_log_directory_that_another_export_writes_to_exits_with_1(
+    source: Path, logdir: Path, more: tuple[str, ...]
+) -> None:
     with LogDir(str(logdir)) as theirs:
-        theirs.claim(["run"])
-        done = run("export", source, logdir)
+        done = run("export", source, logdir, *more)
         assert done.returncode == 1
-        assert f"the run run; {theirs.claims.mark} says so" in flat(done.stderr)
-        assert "choose others with --runs, or wait for it to end" in flat(done.stderr)
+        assert f"which another export writes to: {theirs.holder}" in flat(done.stderr)
+        assert "another directory, or wait until that export has ended" in flat(done.stderr)
     assert run("export", source, logdir).returncode == 0
 
 
@@ -357,7 +359,7 @@ _DATASET = ("--format", "parquet", "--follow")
         (("--format", "csv", "--plugins", "scalars"), "--plugins cannot be combined with"),
         (("--format", "parquet", "--tensors", "npy"), "--tensors cannot be combined with"),
         (("--format", "csv", "--projector", "x"), "--projector cannot be combined with"),
-        (("--engine", "ray", "--follow"), "--engine cannot be combined with --follow"),
+        (("--engine", "dask", "--follow"), "--engine cannot be combined with --follow"),
         (("--every", "5"), "--every needs --format parquet --follow"),
         (("--every", "5", "--follow"), "--every needs --format parquet --follow"),
         (("--every", "5", "--format", "parquet"), "--every needs --format parquet --follow"),

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rec_summary.errors import DestinationError
-from rec_summary.series.exports.directory import ExportDirectory
+from rec_summary.series.exports.directory import HOLDER_NAME, LOCK_NAME, ExportDirectory
 
 
 def open_files() -> set[str]:
@@ -27,7 +32,6 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
         pass  # what Python opens at the first use stays open
     before = open_files()
     with ExportDirectory(str(tmp_path / "logs")) as directory:
-        directory.claim(["a/b"])
         with directory.replacing("a/b/file") as file:
             file.write(b"data")
         assert (tmp_path / "logs" / "a" / "b" / "file").read_bytes() == b"data"
@@ -38,16 +42,76 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     assert open_files() == before
 
 
-def test_a_worker_enters_while_an_exporter_has_the_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["flock", "soft"])
+def test_another_exporter_is_refused_and_told_who_exports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("rec_summary.series.exports.claims._WAIT_SECS", 0.1)
-    with ExportDirectory(str(tmp_path)) as exporter, exporter.claims.alone():
-        with ExportDirectory(str(tmp_path), lock=False) as worker, worker.made("a"):
-            pass
-        with pytest.raises(DestinationError, match="its lock"):
+    monkeypatch.setenv("REC_SUMMARY_LOCK", kind)
+    with ExportDirectory(str(tmp_path)) as first:
+        place = f"process {os.getpid()} on {socket.gethostname()}, since "
+        assert re.fullmatch(rf"{re.escape(place)}\d{{4}}-\d\d-\d\d [\d:+-]+", first.holder)
+        with pytest.raises(DestinationError) as error:
             ExportDirectory(str(tmp_path)).__enter__()
+    assert str(error.value) == (
+        f"the directory of the export is invalid. Received: {tmp_path}, which another export "
+        f"writes to: {first.holder}. Expected: another directory, or wait until that export has "
+        "ended."
+    )
+    with ExportDirectory(str(tmp_path)):
+        pass  # and afterwards it is free again
+    assert {path.name for path in tmp_path.iterdir()} <= {LOCK_NAME}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\n\x1b[31m", b"a" * 5000])
+def test_a_name_that_a_stranger_has_written_is_printable(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    with ExportDirectory(str(tmp_path)):
+        if content is None:
+            (tmp_path / HOLDER_NAME).unlink()
+        else:
+            (tmp_path / HOLDER_NAME).write_bytes(content)
+        with pytest.raises(DestinationError, match="another export writes to: ") as error:
+            ExportDirectory(str(tmp_path)).__enter__()
+    text = str(error.value)
+    assert text.isprintable()
+    assert ("has not given its name" in text) == (content != b"\xff\n\x1b[31m")
+
+
+def test_a_worker_enters_while_its_exporter_has_the_lock(tmp_path: Path) -> None:
+    with (
+        ExportDirectory(str(tmp_path)) as exporter,
+        ExportDirectory(str(tmp_path), worker_of=exporter.holder) as worker,
+        worker.made("a"),
+    ):
+        pass
     assert (tmp_path / "a").is_dir()
+    with pytest.raises(DestinationError, match="another export writes to"):
+        ExportDirectory(str(tmp_path), worker_of=exporter.holder).__enter__()
+
+
+_KILLED = """
+import os, signal, sys
+from rec_summary.series.exports.directory import ExportDirectory
+with ExportDirectory(sys.argv[1]):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("kind", ["flock", "soft"])
+def test_a_killed_exporter_holds_nothing_but_its_workers_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("REC_SUMMARY_LOCK", kind)
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    holder = (tmp_path / HOLDER_NAME).read_text()
+    with ExportDirectory(str(tmp_path), worker_of=holder):
+        expected = f"workers of one that was killed, {holder}"
+        with pytest.raises(DestinationError, match=re.escape(expected)):
+            ExportDirectory(str(tmp_path)).__enter__()
+    with ExportDirectory(str(tmp_path)) as exporter:
+        assert (tmp_path / HOLDER_NAME).read_text() == exporter.holder != holder
 
 
 def test_nothing_is_removed_from_where_the_process_works(
@@ -108,7 +172,7 @@ def test_a_link_that_appears_while_a_directory_is_made_is_not_followed(
         made(name, *args, **options)
 
     with ExportDirectory(str(tmp_path / "logs")) as directory:
-        monkeypatch.setattr(os, "mkdir", be_late)
+        monkeypatch.setattr(os, "mkdir", be_late)  # another program has microseconds for it
         with pytest.raises(DestinationError), directory.replacing("run/file") as file:
             file.write(b"data")
     assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -6,7 +6,6 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -14,10 +13,10 @@ import pytest
 from rec_summary.errors import ArgumentError, DestinationError
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.series.exports.following import (
     COMMIT_SECS,
+    RETRY_SECS,
     Exporter,
     Follower,
     places_followed,
@@ -42,9 +41,8 @@ class Followed:
         commits: How often exporters were committed.
     """
 
-    def __init__(self, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, base: Path) -> None:
         self.now, self.stop, self.commits, self.report = 100.0, threading.Event(), 0, Report()
-        monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.records, self.logs = base / "records", base / "logs"
         self.logdir = LogDir(str(self.logs))
 
@@ -54,10 +52,11 @@ class Followed:
         destination = Destination(Names(), self.logdir, self.report, ExportOptions())
         exporter = opened or functools.partial(RunExporter, destination=destination)
         return Follower(
-            *(RunPoller(str(self.records)), self.logdir, exporter, self.report, self.stop),
+            *(RunPoller(str(self.records)), exporter, self.report, self.stop),
             named=destination.names.claim_run,
             pattern=pattern,
             committed=self._committed,
+            clock=lambda: self.now,
         )
 
     def _committed(self) -> None:
@@ -71,8 +70,8 @@ class Followed:
 
 
 @pytest.fixture
-def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
-    made = Followed(tmp_path, monkeypatch)
+def followed(tmp_path: Path) -> Iterator[Followed]:
+    made = Followed(tmp_path)
     with made.logdir:
         yield made
 
@@ -120,7 +119,7 @@ def test_at_the_end_all_that_the_last_poll_has_found_is_exported_and_closed(
     assert (followed.steps("b"), followed.commits) == ([1], 1)
     assert not (followed.logs / "a").exists()
     assert followed.report.bytes_written > 0  # counted as the file is closed
-    followed.logdir.claims.release()
+    followed.logdir.__exit__()
     assert export_tensorboard(followed.records, followed.logs, runs="b").runs == []
 
 
@@ -138,10 +137,10 @@ def test_a_run_that_cannot_be_written_is_tried_again_and_reported_once(
     [problem] = followed.report.problems
     assert "cannot be written, and is tried again" in problem.text
     assert (problem.path, problem.offset) == (str(followed.records / "bad"), 0)
-    followed.now += following._RETRY_SECS
+    followed.now += RETRY_SECS
     assert not follower.poll()
     theirs.unlink()
-    followed.now += following._RETRY_SECS - 1
+    followed.now += RETRY_SECS - 1
     follower.poll()
     assert not list(theirs.parent.iterdir())
     followed.now += 1
@@ -168,7 +167,7 @@ def test_a_run_that_cannot_be_committed_is_tried_again(followed: Followed) -> No
     assert "cannot be written, and is tried again" in problem.text
     assert followed.report.bytes_written > 0  # it was closed
     run.unlink()
-    followed.now += following._RETRY_SECS
+    followed.now += RETRY_SECS
     follower.poll()
     follower.finish()
     assert followed.steps("run") == [1]
@@ -188,7 +187,7 @@ def test_a_stop_in_the_middle_of_a_run_leaves_the_rest_for_the_next_export(
     follower.close()
     assert not list(followed.logs.rglob(CURSOR_NAME))
     assert not (followed.logs / "b").exists()
-    followed.logdir.claims.release()
+    followed.logdir.__exit__()
     export_tensorboard(followed.records, followed.logs)
     assert (followed.steps("a"), followed.steps("b")) == ([1], [1])
 
@@ -205,21 +204,6 @@ def test_a_run_keeps_the_name_that_it_got_beside_the_sub_runs_of_another(
         follower.poll()
     assert followed.steps("a/rank_1") == [1]
     assert followed.steps("a/rank_1_") == [1, 2]
-    follower.close()
-
-
-def test_a_run_of_another_exporter_is_left_to_it(followed: Followed) -> None:
-    follower = followed.follow()
-    followed.write("run", 1)
-    with LogDir(str(followed.logs)) as other:
-        other.claim(["run"])
-        follower.poll()
-        [problem] = followed.report.problems
-        assert "runs that no other export writes" in problem.text
-        assert not (followed.logs / "run").exists()
-    followed.now += following._RETRY_SECS
-    follower.poll()
-    assert followed.steps("run") == [1]
     follower.close()
 
 
@@ -287,30 +271,6 @@ def test_polls_are_an_interval_apart(followed: Followed) -> None:
     assert polls == [followed.report]  # only one has exported something
 
 
-def test_runs_that_appear_are_claimed_before_any_of_them_is_exported(followed: Followed) -> None:
-    """Another export that begins meanwhile finds no run that it could take."""
-    refused = []
-
-    def opened(run: Run) -> Exporter:
-        for name in ("a", "b"):
-            with LogDir(str(followed.logs)) as other:
-                try:
-                    other.claim([name])
-                except DestinationError:
-                    refused.append((run.name, name))
-        return Parts([], lambda _: None)
-
-    follower = followed.follow(opened=opened)
-    followed.write("first", 1)
-    follower.poll()
-    refused.clear()
-    for run in ("a", "b"):
-        followed.write(run, 1)
-    follower.poll()
-    assert refused == [("a", "a"), ("a", "b"), ("b", "a"), ("b", "b")]
-    follower.close()
-
-
 def test_a_run_that_fails_before_it_was_committed_is_not_committed(followed: Followed) -> None:
     calls: list[str] = []
     full: set[str] = set()
@@ -331,7 +291,7 @@ def test_a_run_that_fails_before_it_was_committed_is_not_committed(followed: Fol
     assert calls[5:] == []
     assert followed.commits == 0
     full.clear()
-    followed.now += following._RETRY_SECS
+    followed.now += RETRY_SECS
     follower.poll()
     follower.finish()
     assert calls[5:] == ["a 0", "a 1", "a 2"] * 2 + ["commit"]

@@ -133,8 +133,14 @@ def test_each_point_is_the_sum_of_the_latest_states_of_all_ranks(run, data):
 @pytest.mark.parametrize("back", [0, 2], ids=["on", "back"])
 @pytest.mark.parametrize("final", [True, False], ids=["ended", "killed"])
 @pytest.mark.parametrize("sizes", [(4, 2), (2, 1), (1, 2), (2, 1, 2)], ids=str)
-def test_a_training_may_go_on_with_another_number_of_ranks(tmp_path, sizes, final, back):
-    """A point is made of the ranks that train then: others have left, or are yet to come."""
+@pytest.mark.parametrize("kept_bytes", [1 << 20, 0])
+def test_a_training_may_go_on_with_another_number_of_ranks(
+    tmp_path, sizes, final, back, kept_bytes
+):
+    """A point is made of the ranks that train then: others have left, or are yet to come.
+
+    States that do not fit into memory together are read again.
+    """
     of_rank: dict[int, list] = {}
     expected = []
     for number, size in enumerate(sizes):
@@ -152,7 +158,7 @@ def test_a_training_may_go_on_with_another_number_of_ranks(tmp_path, sizes, fina
     for rank, events in of_rank.items():
         put(tmp_path, *events, rank=rank)
     files, records = read(tmp_path)
-    merging = Merging("run", Report(), MergingState())
+    merging = Merging("run", Report(), MergingState(), kept_bytes)
     for rank, own in enumerate(records):
         for each in own:
             merging.take(rank, each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +31,47 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
+class Watched(LogDir):
+    """A log directory.
+
+    Attributes:
+        removing: Called before an event file is removed.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.removing: Callable[[], object] = lambda: None
+
+    def remove(self, run: str) -> bool:
+        self.removing()
+        return super().remove(run)
+
+
 @pytest.fixture
-def outputs(tmp_path: Path, logs: Path) -> Iterator[TensorBoardRuns]:
+def watched(logs: Path) -> Iterator[Watched]:
+    with Watched(str(logs)) as entered:
+        yield entered
+
+
+@pytest.fixture
+def outputs(tmp_path: Path, watched: Watched) -> Iterator[TensorBoardRuns]:
     """The TensorBoard runs of a run of which the ranks 1 and 2 are shown by themselves."""
     for rank in range(4):
         write_segment(tmp_path / "run", event(1, scalar("loss", 1)), rank=rank)
     [run] = find_runs(tmp_path / "run")
     options = ExportOptions(ranks="1-2")
-    with LogDir(str(logs)) as entered:
-        names = Names([run.name], Selection(options))
-        runs = TensorBoardRuns(
-            run, Destination(names, entered, Report(), options), TargetNames(True, {}), {}
-        )
-        yield runs
-        runs.close()
+    names = Names([run.name], Selection(options))
+    destination = Destination(names, watched, Report(), options)
+    runs = TensorBoardRuns(run, destination, TargetNames(True, {}), {})
+    yield runs
+    runs.close()
 
 
-def describing(outputs: TensorBoardRuns, **lineages: Lineage) -> Description:
+def describing(
+    outputs: TensorBoardRuns, report: Report | None = None, **lineages: Lineage
+) -> Description:
     state = DescriptionState({int(rank[1:]): each for rank, each in lineages.items()})
-    return Description(outputs, outputs._destination.report, state)
+    return Description(outputs, report or Report(), state)
 
 
 def trained(step: int | None = 1, status: int = RunState.RUNNING, **facts: Any) -> Lineage:
@@ -142,18 +164,12 @@ def test_a_session_begins_and_ends_once(outputs: TensorBoardRuns, logs: Path) ->
 
 
 def test_a_reader_sees_one_of_the_two_sessions(
-    outputs: TensorBoardRuns, logs: Path, monkeypatch: pytest.MonkeyPatch
+    outputs: TensorBoardRuns, watched: Watched, logs: Path
 ) -> None:
     description = describing(outputs, _1=trained())
     description.write_session(5.0, 1, final=False)
-    running, seen = outputs.running(), []
-    real = running.discard
-
-    def discard() -> None:
-        seen.extend(event_files.values(logs / outputs.run.name))
-        real()
-
-    monkeypatch.setattr(running, "discard", discard)
+    seen: list[tuple[int, float, Any]] = []
+    watched.removing = lambda: seen.extend(event_files.values(logs / outputs.run.name))
     description.state.lineages[1] = trained(status=RunState.FINISHED)
     description.write_session(5.0, 1, final=False)
     assert [value.tag for _, _, value in seen] == [START]
@@ -201,10 +217,11 @@ def test_a_session_is_that_of_the_first_rank_that_was_known_to_train(
 def test_a_session_with_a_step_that_breaks_the_page_is_left_out(
     outputs: TensorBoardRuns, logs: Path, furthest: int
 ) -> None:
-    description = describing(outputs, _1=trained())
+    report = Report()
+    description = describing(outputs, report, _1=trained())
     for further in (0, furthest):
         assert description.write_session(1.0, furthest + further, final=True)
-    [note] = outputs._destination.report.notes
+    [note] = report.notes
     assert f"not support steps beyond {MOST} (the run has {furthest})" in note
     assert description.write_session(1.0, MOST, final=True)
     assert tags(outputs, logs, "running") == [START, END]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,7 @@ import pytest
 from tensorboard.plugins.hparams import metadata
 
 from rec_summary._pb.lineage_pb2 import EvaluationLineage
-from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
-from rec_summary.tensorboard.event_files import export
 from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -183,43 +179,20 @@ def test_cursors_that_other_programs_have_changed_are_read_again(tmp_path: Path)
 
 
 @pytest.mark.parametrize("load_fast", [True, False])
-def test_a_running_tensorboard_shows_a_new_description(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_fast: bool
-) -> None:
-    hasty = functools.partial(following.Follower, commit_secs=0.0)
-    monkeypatch.setattr(export, "Follower", hasty)
+def test_a_running_tensorboard_shows_a_new_description(tmp_path: Path, load_fast: bool) -> None:
     records, logs = tmp_path / "records", tmp_path / "logs"
 
     def metrics() -> list[str]:
         answer = server.post("plugin/hparams/experiment", {"experimentName": ""}) or {}
         return [each["name"]["tag"] for each in answer.get("metricInfos", ())]
 
-    record(records / "a", "loss")
     server = TensorBoardServer(logs, tmp_path / "log", load_fast=load_fast)
-    with Follower(records, logs) as follower, server:
-        eventually(metrics, ["loss"].__eq__)
-        record(records / "b", "loss", AUC)
-        eventually(metrics, FEW.__eq__)
-    assert follower.report is not None
-    assert set(follower.report.runs) == {"a", "b"}
+    with server:
+        for run, tags, expected in (("a", ("loss",), ["loss"]), ("b", ("loss", AUC), FEW)):
+            record(records / run, *tags)
+            with Follower(records, logs) as follower:
+                pass  # it describes all runs when it ends
+            eventually(metrics, expected.__eq__)
+            assert follower.report is not None
+            assert follower.report.runs == [run]
     assert described(logs) is not None
-
-
-def test_a_run_that_another_exporter_begins_again_is_left_out(tmp_path: Path) -> None:
-    class Racing(LogDir):
-        """Another exporter removes a cursor behind the list of a directory."""
-
-        def directories(self, run: str = "") -> Iterator[tuple[str, list[str], int]]:
-            for path, names, fd in super().directories(run):
-                if path == "a":
-                    os.unlink(CURSOR_NAME, dir_fd=fd)
-                yield path, names, fd
-
-    for name in ("a", "b"):
-        record(tmp_path / "records" / name, "loss", AUC, **{name: 1})
-    export_tensorboard(tmp_path / "records", tmp_path / "logs")
-    with Racing(str(tmp_path / "logs")) as logdir:
-        ExperimentFile(logdir).update()
-    _, parameters = described(tmp_path / "logs") or ([], set())
-    assert "b" in parameters
-    assert "a" not in parameters

@@ -21,6 +21,7 @@ from tests.support.event_files import LAYOUT, shown
 from tests.support.python_loader import PythonPages
 from tests.support.record_dirs import (
     START,
+    ballast,
     event,
     histo,
     lineage,
@@ -114,9 +115,9 @@ def test_a_foreign_event_file_stops_the_export_before_anything_is_written(
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("place", ["run/rank_0", "run/running", "run/writer_2", "run/eval"])
 def test_an_event_file_of_others_in_a_place_that_is_not_used(
-    source: Path, logdir: Path, place: str, jobs: int, monkeypatch: pytest.MonkeyPatch
+    source: Path, logdir: Path, place: str, jobs: int
 ) -> None:
-    monkeypatch.setattr("rec_summary.engines.units._SMALL", 0)  # so that there are workers
+    write_segment(source / "second", ballast())  # so that there are workers
     for name in ("second", "run/eval"):  # the latter is a run that is not chosen
         write_segment(source / name, event(1, scalar("loss", 1)))
     (logdir / place).mkdir(parents=True)

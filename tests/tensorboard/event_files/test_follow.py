@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 import time
@@ -16,15 +15,13 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.errors import ArgumentError
 from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import ExportOptions
-from rec_summary.tensorboard.event_files import run_exporter
 from rec_summary.tensorboard.event_files.export import export_tensorboard, follow_tensorboard
 from tests.support import event_files
 from tests.support.event_files import shown
 from tests.support.following import Follower, write
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
-from tests.support.waiting import PATIENCE_SECS, eventually
+from tests.support.waiting import eventually
 
 RunState = lineage_pb2.RunState
 
@@ -221,11 +218,7 @@ def test_what_grows_cannot_be_thinned(records: Path, logdir: Path) -> None:
         )
 
 
-def test_bytes_may_come_later_than_the_size_of_the_file(
-    records: Path, logdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    patient = functools.partial(NewRecords, patience=PATIENCE_SECS)
-    monkeypatch.setattr(run_exporter, "NewRecords", patient)
+def test_bytes_may_come_later_than_the_size_of_the_file(records: Path, logdir: Path) -> None:
     path, _ = write_segment(records / "run", *(event(step, scalar("loss", 1)) for step in range(9)))
     data, begun = path.read_bytes(), path.stat().st_mtime_ns
     path.chmod(0o600)

@@ -1,19 +1,13 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import filelock
 import pytest
 
 from rec_summary.errors import DestinationError
-from rec_summary.series.exports import claims
-from rec_summary.series.exports.claims import LOCK_NAME
+from rec_summary.series.exports.directory import HOLDER_NAME, LOCK_NAME
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.event_file import EventFile, FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name
@@ -32,8 +26,7 @@ def put(logdir: LogDir, run: str, data: bytes, stamp: int = 1) -> bool:
 
 def files(path: Path) -> dict[str, bytes]:
     found = tree(path)
-    found.pop(LOCK_NAME, None)
-    return found
+    return {name: data for name, data in found.items() if name not in (LOCK_NAME, HOLDER_NAME)}
 
 
 def test_modes_are_those_of_the_umask(tmp_path: Path) -> None:
@@ -170,68 +163,6 @@ def test_the_log_directory_itself_may_be_a_link(tmp_path: Path) -> None:
     with LogDir(str(tmp_path / "link")) as logdir:
         put(logdir, "run", b"data")
     assert files(tmp_path / "real") == {f"run/{event_file_name(1)}": b"data"}
-
-
-def test_a_lock_that_is_held_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_WAIT_SECS", 0.0)
-    lock = tmp_path / LOCK_NAME
-    with filelock.FileLock(lock), pytest.raises(DestinationError) as error, LogDir(str(tmp_path)):
-        pass
-    assert str(lock) in str(error.value)
-    with LogDir(str(tmp_path)):
-        pass  # and afterwards it is free again
-
-
-@pytest.mark.parametrize("kind", ["flock", "soft"])
-def test_several_exports_at_a_time_with_runs_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setenv("REC_SUMMARY_LOCK", kind)
-    with LogDir(str(tmp_path)) as first, LogDir(str(tmp_path)) as second:
-        first.claim(["a", "b/c"])
-        second.claim(["b", "d"])
-        with pytest.raises(DestinationError, match=r"the run a and 1 more; .*\.runs says so"):
-            second.claim(["a", "b/c", "e"])
-        first.claim(["a"])  # its own
-        with pytest.raises(DestinationError, match="the run d;"):
-            first.claim(["d"])
-        second.claim(["e"])
-        with pytest.raises(DestinationError, match="the run e;"):
-            first.claim(["e"])
-    assert files(tmp_path) == {}
-    with LogDir(str(tmp_path)) as third:
-        third.claim(["a", "d"])
-
-
-_KILLED = """
-import os, signal, sys
-from rec_summary.tensorboard.event_files.logdir import LogDir
-with LogDir(sys.argv[1]) as logdir:
-    logdir.claim(["a"])
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.parametrize("kind", ["flock", "soft"])
-def test_a_killed_export_holds_no_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setenv("REC_SUMMARY_LOCK", kind)
-    done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert len(files(tmp_path)) > 0
-    with LogDir(str(tmp_path)) as logdir:
-        logdir.claim(["a"])
-    assert files(tmp_path) == {}
-
-
-def test_claims_that_a_stranger_has_written(tmp_path: Path) -> None:
-    with LogDir(str(tmp_path)) as first, LogDir(str(tmp_path)) as second:
-        first.claim(["a"])
-        for text in ("", "[" * 10_000, "{", "7", "[7]"):
-            Path(first.claims.mark).write_text(text)
-            second.claim([f"run {text[:1]}"])
-            assert json.dumps(f"run {text[:1]}") in Path(second.claims.mark).read_text()
 
 
 @pytest.mark.parametrize("place", ["/proc/self/rec_summary", "/dev/null", "/dev/null/logs"])

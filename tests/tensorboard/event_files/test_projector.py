@@ -102,11 +102,9 @@ def test_only_what_matches_is_written(records: Path, logdir: Path) -> None:
     assert export_projector(records, logdir, "z") == {"second": ("z",)}
 
 
-def test_a_run_that_another_export_writes_is_refused(records: Path, logdir: Path) -> None:
-    with LogDir(str(logdir)) as other:
-        other.claim(["first"])
-        with pytest.raises(DestinationError, match="the run first"):
-            export_projector(records, logdir, "user")
+def test_a_directory_that_another_export_writes_to_is_refused(records: Path, logdir: Path) -> None:
+    with LogDir(str(logdir)), pytest.raises(DestinationError, match="another export"):
+        export_projector(records, logdir, "user")
     assert export_projector(records, logdir, "user")
 
 

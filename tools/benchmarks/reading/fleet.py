@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import signal
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +45,6 @@ _LASTING = {
     "tail": "tail -q {}",
 }
 _ONE, _TWO = "one process", "two processes"
-_CLUSTERS = {"dask": "distributed", "ray": "ray"}
 _ALL_DONE_SECS = 600.0
 _STILL_SECS, _STILL = 2.0, 0.1  # a command has begun when it uses less of a core for so long
 _SHARE = "% of a core"
@@ -135,7 +132,7 @@ def _rows(what: str, costs: dict[str, dict[str, float]], *, largest: bool = Fals
 
 
 def _engines(settings: Settings, records: str, what: str) -> list[Row]:
-    """Measures export and lineage in one process, in two, and on clusters of two workers."""
+    """Measures export and lineage in one process, in two, and on a Dask cluster of two workers."""
     rows = []
     for name, words in _COMMANDS.items():
         ways = {
@@ -146,12 +143,10 @@ def _engines(settings: Settings, records: str, what: str) -> list[Row]:
             ),
             _TWO: Contestant(_TWO, run, {"command": _words(f"{words} --jobs 2", records)}),
         }
-        for engine, package in _CLUSTERS.items():
-            if importlib.util.find_spec(package) is None:
-                settings.say(f"{engine} is left out: {package} is not installed")
-                continue
-            arguments = {"engine": engine, "command": _words(words, records)}
-            ways[engine] = Contestant(engine, on_cluster, arguments)
+        if importlib.util.find_spec("distributed") is None:
+            settings.say("dask is left out: distributed is not installed")
+        else:
+            ways["dask"] = Contestant("dask", on_cluster, {"command": _words(words, records)})
         rounds = alternate(list(ways.values()), settings)
         one = column(rounds, _ONE)
         for way in list(ways)[1:]:
@@ -211,31 +206,15 @@ def last(work: str, command: list[str], idle: float) -> dict[str, float]:
         process.wait()
 
 
-def on_cluster(work: str, engine: str, command: list[str]) -> dict[str, float]:
+def on_cluster(work: str, command: list[str]) -> dict[str, float]:
     """Runs a command on two workers that have started before."""
-    with _cluster(engine) as address:
+    import distributed
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address.replace("tcp://", "dask://")
         return run(work, [*command, "--engine", address])
-
-
-@contextlib.contextmanager
-def _cluster(engine: str) -> Iterator[str]:
-    """Starts two workers; gives the name of the engine."""
-    if engine == "dask":
-        import distributed
-
-        with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as cluster:
-            yield cluster.scheduler_address.replace("tcp://", "dask://")
-        return
-    import ray
-
-    context = ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    os.environ["RAY_ADDRESS"] = context.address_info["gcs_address"]
-    try:
-        yield "ray"
-    finally:
-        ray.shutdown()
 
 
 def from_store(work: str, records: str, words: str, idle: float) -> dict[str, float]:

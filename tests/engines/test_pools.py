@@ -1,9 +1,9 @@
-"""Engines that cannot be reached are reported, with what is missing."""
+"""Clusters that cannot be reached are reported, with what is missing."""
 
 from __future__ import annotations
 
 import socket
-from typing import Any
+import sys
 
 import pytest
 
@@ -12,19 +12,17 @@ from rec_summary.engines.units import run_units
 from tests.support import units
 
 
-@pytest.mark.parametrize(
-    ("engine", "reason"),
-    [
-        ("spark", "No module named|Java|JAVA"),
-        ("dask://localhost:1", "refused"),
-        ("ray://localhost:1", "No module named|refused"),
-    ],
-)
-def test_an_engine_that_is_not_there(engine: str, reason: str, monkeypatch: Any) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
-    message = rf"the engine is invalid\. Received: {engine}: .*({reason}).*Expected: "
+def test_a_scheduler_that_is_not_there() -> None:
+    pytest.importorskip("distributed")
+    message = r"the engine is invalid\. Received: dask://localhost:1: .*refused.*Expected: a sched"
     with pytest.raises(EngineError, match=message):
-        list(run_units(parse_engine(engine), units.square, [1]))
+        list(run_units(parse_engine("dask://localhost:1"), units.square, [1]))
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(EngineError, match=r"Expected: one .*pip install 'rec_summary\[dask\]'"):
+        list(run_units(parse_engine("dask://localhost:1"), units.square, [1]))
 
 
 def test_an_address_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +41,12 @@ def test_a_limit_that_is_no_number_of_seconds(text: str, monkeypatch: pytest.Mon
     message = f"^REC_SUMMARY_ENGINE_SECS is invalid.*{text}.*a number of seconds above 0"
     with pytest.raises(EngineError, match=message):
         list(run_units(Engine("dask", "localhost:1"), units.square, [1]))
+
+
+def test_a_scheduler_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv("REC_SUMMARY_ENGINE_SECS", "1")
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster:
+        engine = Engine("dask", cluster.scheduler_address.removeprefix("tcp://"))
+        with pytest.raises(EngineError, match=r"Expected: a scheduler with workers: "):
+            list(run_units(engine, units.square, [1]))
