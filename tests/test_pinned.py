@@ -210,9 +210,6 @@ CHOICES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("odd/steps", ("--since", "-7", "--until", "1")),
     ("kinds/histograms", ("--max-points", "10")),
     ("kinds/tensors", ("--tensors", "npy")),
-    ("kinds/tensors", ("--projector", "embedding|^matrix")),
-    ("tree/checkpoint", ("--projector", "embedding")),
-    ("tree/checkpoint", ("--projector", "nonsense")),
     ("tree/nested", ("--runs", "*/inner*")),
     ("mindspore/ranks", ("--plugins", "hparams")),
     ("everything", ("--tags", "(")),
@@ -221,7 +218,6 @@ CHOICES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("everything", ("--since", "5", "--until", "4")),
     ("everything", ("--runs", "nonsense")),
     ("everything", ("--format", "csv", "--plugins", "text")),
-    ("everything", ("--follow", "--projector", "x")),
 )
 
 
@@ -240,17 +236,6 @@ def test_tables_with_options(records: Path, form: str) -> None:
 def test_load_with_options(records: Path) -> None:
     choice: dict[str, Any] = {"runs": "long/*", "tags": "loss|weight", "since": 1490, "until": 1510}
     pin("tree", "load with options", loaded(records, **choice))
-
-
-def test_labels_and_a_checkpoint_from_elsewhere(records: Path) -> None:
-    source = records / "tree" / "checkpoint"
-    OUT.mkdir()
-    labels = OUT / "labels.tsv"
-    labels.write_text("name\tkind\n" + "".join(f"row {n}\tk{n % 2}\n" for n in range(8)))
-    [checkpoint] = (source / "ckpt_dir").iterdir()
-    chosen = ("--projector", "user", "--labels", str(labels), "--checkpoint", str(checkpoint))
-    found = exported(source, OUT / "logs", *chosen)
-    pin("tree/checkpoint", "export with labels", found)
 
 
 # The whole tree

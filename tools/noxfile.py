@@ -23,7 +23,7 @@ RESULTS = ROOT / "docs" / "versions.json"
 PAGE = ROOT / "docs" / "versions.md"
 BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
 
-READ_SIDE = ("tables", "landscape", "pictures")
+READ_SIDE = ("tables", "pictures")
 BOTH_SIDES = ("mindspore", *READ_SIDE)
 # What the tests need; the bounds of the extra `dev` are for the linters too.
 TEST_TOOLS = (

@@ -71,6 +71,18 @@ def flag(name: str, text: str, *, into: str | None = None) -> Decorator:
     return click.option(name, *([into] if into else []), is_flag=True, help=text)
 
 
+def removed(name: str, instead: str, *, is_flag: bool = False) -> Decorator:
+    """Returns an option that 0.1 had: with it, an error says what serves in its place."""
+
+    def refuse(_: click.Context, __: click.Parameter, value: Any) -> None:
+        if value:
+            what = f"the option {name}, which is removed,"
+            raise click.UsageError(three_part(what, value, instead))
+
+    more: dict[str, Any] = {"hidden": True, "expose_value": False, "is_flag": is_flag}
+    return click.option(name, help=f"Removed: {instead}.", callback=refuse, **more)
+
+
 source: Final = click.argument("source", metavar="SRC", type=PATH)
 run: Final = click.argument("source", metavar="RUN", type=PATH)
 runs: Final = option("--runs GLOB", "Only runs whose name matches GLOB; * also matches /.")

@@ -7,7 +7,7 @@ import socket
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -41,9 +41,6 @@ class Model(Protocol):
 
     def loss(self) -> float:
         """Returns the mean loss over the samples, with the current parameters."""
-
-    def gradient(self, names: Sequence[str]) -> Mapping[str, Array]:
-        """Returns the gradient of the loss with respect to parameters; only for a Hessian."""
 
 
 class ModelFactory(Protocol):
@@ -111,20 +108,16 @@ def _evaluate_block(
     task: EvaluationTask, unit: tuple[list[int], Floats]
 ) -> tuple[list[int], list[float], int]:
     indices, points = unit
-    return indices, *_evaluate(task, points)
-
-
-_evaluators: list[_Evaluator] = []  # of this process: at most one, as a model may be large
-_lock = threading.Lock()  # the threads of a worker share the model and its parameters
-
-
-def _evaluate(task: EvaluationTask, points: Floats) -> tuple[list[float], int]:
     with _lock:
         if not _evaluators or _evaluators[0].task.token != task.token:
             _evaluators.clear()
             _evaluators.append(_Evaluator(task))
         evaluator = _evaluators[0]
-        return [evaluator.at(float(x), float(y)) for x, y in points], evaluator.samples
+        return indices, [evaluator.at(float(x), float(y)) for x, y in points], evaluator.samples
+
+
+_evaluators: list[_Evaluator] = []  # of this process: at most one, as a model may be large
+_lock = threading.Lock()  # the threads of a worker share the model and its parameters
 
 
 def forget() -> None:
@@ -151,7 +144,7 @@ class _Evaluator:
             raise
         except Exception as error:
             expected = "a function that returns a model with the checkpoints' parameters"
-            raise model_error("the model of the landscape", error, expected) from error
+            raise _model_error("the model of the landscape", error, expected) from error
 
     def at(self, x: float, y: float) -> float:
         for name in self._first:
@@ -160,7 +153,7 @@ class _Evaluator:
             return float(self._model.loss())
         except Exception as error:
             expected = "a model that can be evaluated on its data"
-            raise model_error(f"the loss at ({x:g}, {y:g})", error, expected) from error
+            raise _model_error(f"the loss at ({x:g}, {y:g})", error, expected) from error
 
     def _point(self, name: str, x: float, y: float) -> Array:
         """Returns a parameter at a point; only one chunk at a time is in float64."""
@@ -176,7 +169,7 @@ class _Evaluator:
         return value
 
 
-def model_error(what: str, error: Exception, expected: str) -> ModelError:
+def _model_error(what: str, error: Exception, expected: str) -> ModelError:
     """Returns what to raise where the user's model has raised an error."""
     received = verbatim(f"{type(error).__name__}: {error}")
     return ModelError(three_part(what, received, expected))

@@ -11,14 +11,13 @@ from typing import Any, Final
 
 import mindspore
 import numpy as np
-from mindspore import ParameterTuple, Tensor, nn
+from mindspore import Tensor, nn
 
 from rec_summary.arrays import Array
 from rec_summary.checks import check_that
 from rec_summary.errors import three_part, verbatim
 from rec_summary.landscape.evaluate import ModelError
-from rec_summary.landscape.npz import read_npz
-from rec_summary.records.files import refuse_link
+from rec_summary.records.files import open_plain, refuse_link
 
 _MOST_ROW_BYTES: Final = 1 << 33
 
@@ -121,17 +120,6 @@ class MindSporeModel:
             total += rows * float(np.mean(loss.asnumpy().astype(np.float64)))
         return total / self.samples
 
-    def gradient(self, names: Sequence[str]) -> dict[str, Array]:
-        """Returns the gradient of the mean loss with respect to parameters."""
-        weights = ParameterTuple([self._parameters[name] for name in names])
-        compute = mindspore.value_and_grad(self._network, None, weights)
-        total = {name: np.zeros(self._parameters[name].shape) for name in names}
-        for rows, columns in self._batches:
-            _, gradients = compute(*columns)
-            for name, part in zip(names, gradients, strict=True):
-                total[name] += part.asnumpy().astype(np.float64) * (rows / self.samples)
-        return total
-
 
 def decoded(dataset: Any) -> Iterator[Sequence[Tensor]]:
     """Yields the batches of a data set.
@@ -145,18 +133,28 @@ def decoded(dataset: Any) -> Iterator[Sequence[Tensor]]:
     yield from dataset.create_tuple_iterator(num_epochs=1, do_copy=True)
 
 
-def replayed(path: str) -> Iterator[Sequence[Tensor]]:
+def replayed(path: str, most: int = _MOST_ROW_BYTES) -> Iterator[Sequence[Tensor]]:
     """Yields the input rows that a run stored, in batches of the size in the training.
+
+    Args:
+        path: The file, which may be anybody's: no link is followed, and nothing is unpickled.
+        most: The maximum size of all rows, unpacked, in bytes.
 
     Raises:
         ModelError: They cannot be read.
     """
     try:
         refuse_link(os.path.dirname(path))
-        arrays = read_npz(path, _MOST_ROW_BYTES)
-        size = max(int(arrays["batch_size"]), 1)
-        columns = [arrays[f"column_{index}"] for index in range(len(arrays) - 1)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        with (
+            os.fdopen(open_plain(path), "rb") as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):
+            # `zipfile` unpacks no more of a member than its stated size.
+            if sum(member.file_size for member in arrays.zip.infolist()) > most:
+                raise ValueError(f"more than {most:,} bytes, unpacked")
+            size = max(int(arrays["batch_size"]), 1)
+            columns = [arrays[f"column_{index}"] for index in range(len(arrays) - 1)]
+    except Exception as error:  # a damaged file may raise anything in NumPy and `zipfile`
         received = verbatim(f"{path}: {type(error).__name__}: {error}")
         raise ModelError(three_part("the stored rows", received, "a readable file")) from error
     for start in range(0, len(columns[0]) if columns else 0, size):

@@ -19,7 +19,9 @@ from rec_summary.arrays import Array, Flags, Floats
 from rec_summary.checks import check_that
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.landscape.checkpoints import FEWEST, Trajectory, is_table
-from rec_summary.landscape.options import PCA, RANDOM
+
+PCA: Final = "PCA"
+RANDOM: Final = "Random"
 
 Vector = dict[str, Array]
 """A point or a direction: an array for each parameter."""
@@ -40,11 +42,8 @@ class Plane:
         second: The direction of y.
         x: The coordinates of the grid along the first direction, ascending.
         y: The coordinates of the grid along the second direction.
-        method: `PCA`, `Random` or `Hessian`.
-        path: The coordinates of each checkpoint, shape (checkpoints, 2); empty for other methods
-            than PCA.
+        path: The coordinates of each checkpoint, shape (checkpoints, 2); empty for a random plane.
         explained: The share of the variance of the path along each direction; empty without a path.
-        eigenvalues: The eigenvalues of the Hessian along each direction; empty for other methods.
     """
 
     origin: Vector
@@ -52,10 +51,8 @@ class Plane:
     second: Vector
     x: Floats
     y: Floats
-    method: str
     path: Floats = field(default_factory=lambda: np.zeros((0, 2)))
     explained: tuple[float, ...] = ()
-    eigenvalues: tuple[float, ...] = ()
 
 
 def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
@@ -102,7 +99,7 @@ def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
     signs = np.where(coordinates[np.abs(coordinates).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
     weights, coordinates = weights * signs, coordinates * signs
     path = np.vstack([coordinates, np.zeros(2)])
-    origin = last_point(trajectory)
+    origin = _last_point(trajectory)
     first, second = _directions(trajectory, names, origin, weights)
     return Plane(
         origin=origin,
@@ -110,13 +107,12 @@ def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
         second=second,
         x=_axis(path[:, 0], size),
         y=_axis(path[:, 1], size),
-        method=PCA,
         path=path,
         explained=tuple(float(value / total) for value in values[:2]),
     )
 
 
-def last_point(trajectory: Trajectory) -> Vector:
+def _last_point(trajectory: Trajectory) -> Vector:
     """Returns all parameters of the last checkpoint, including those that do not move."""
     return {name: trajectory.last.array(name) for name in trajectory.last.names}
 
@@ -144,32 +140,18 @@ def random_plane(
         touched_only: Whether rows of embedding tables that are equal in all checkpoints do not
             move.
     """
-    origin = last_point(trajectory)
-    moves = moving(trajectory, origin, names, touched_only=touched_only)
-    first, second = (
-        {
-            name: _normalised(_noise(moves[name].shape, name, seed, number), origin[name])
-            * moves[name]
-            for name in names
-        }
-        for number in (0, 1)
-    )
-    axis = np.linspace(-_REACH, _REACH, size)
-    return Plane(origin, first, second, axis, axis.copy(), RANDOM)
-
-
-def moving(
-    trajectory: Trajectory, origin: Vector, names: Sequence[str], *, touched_only: bool
-) -> Vector:
-    """Returns which values of parameters move: all, or of tables those in rows that differ."""
-    masks = {}
+    origin = _last_point(trajectory)
+    first: Vector = {}
+    second: Vector = {}
     for name in names:
         shape = origin[name].shape
-        rows = np.ones((), bool)
-        if touched_only and is_table(name, shape):
-            rows = touched_rows(trajectory, name)[:, None]
-        masks[name] = np.broadcast_to(rows, shape)
-    return masks
+        still = touched_only and is_table(name, shape)
+        moves = touched_rows(trajectory, name)[:, None] if still else True
+        for number, direction in enumerate((first, second)):
+            noise = _noise(shape, name, seed, number)
+            direction[name] = _normalised(noise, origin[name]) * moves
+    axis = np.linspace(-_REACH, _REACH, size)
+    return Plane(origin, first, second, axis, axis.copy())
 
 
 def learned(trajectory: Trajectory, names: Sequence[str]) -> tuple[str, ...]:

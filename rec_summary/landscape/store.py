@@ -3,7 +3,7 @@
 <folder>/plane.bin     origin and directions: the elements of all parameters, one after another
 <folder>/plan.json     the computation; if it differs, everything is computed again. Also where each
                        parameter is in the plane, and the checksum of that
-<folder>/losses.npz    the losses, which of them are known, and of how many samples
+<folder>/losses.bin    the loss of each point, and of how many samples it is: 0 if it is unknown
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import operator
 import os
 import socket
 import time
@@ -25,17 +24,16 @@ import numpy.typing as npt
 
 from rec_summary.arrays import Floats
 from rec_summary.errors import RecSummaryError, three_part, verbatim
-from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.plane import Plane, Vector
 from rec_summary.records import files
 from rec_summary.records.locks import LOCK_NAME, file_lock
 
-_LOSSES: Final = "losses.npz"
+_LOSSES: Final = "losses.bin"
 _PLAN: Final = "plan.json"
 _PLANE: Final = "plane.bin"
 _HOLDER: Final = "holder.json"
 _SAVE_SECS: Final = 1.0
-_HEADERS: Final = 4096
+_POINT: Final = np.dtype([("loss", "<f8"), ("samples", "<i8")])
 _AT_ONCE: Final = 1 << 20  # bytes
 _ALIGNED: Final = 64  # bytes
 _MOST_OF_PLAN: Final = 1 << 28
@@ -53,9 +51,6 @@ class Store:
     Attributes:
         folder: The directory of the store.
         points: The coordinates of all points, shape (points, 2).
-        losses: The losses of all points, NaN if they are unknown, shape (points,).
-        known: Which losses are known, shape (points,).
-        samples: How many samples each loss is of; 0 before the first one is known.
     """
 
     def __init__(self, folder: str, plane: Plane, plan: dict[str, Any]) -> None:
@@ -77,9 +72,7 @@ class Store:
         self._shape = (len(plane.y), len(plane.x))
         text = json.dumps(plan, sort_keys=True)
         if not self._resume(text):
-            self.losses = np.full(len(self.points), np.nan)
-            self.known = np.zeros(len(self.points), dtype=bool)
-            self.samples = 0
+            self._losses = np.zeros(len(self.points), _POINT)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, _PLAN))  # the plan of the old plane is invalid
             places = _write_plane(folder, plane)
@@ -90,18 +83,23 @@ class Store:
     @property
     def missing(self) -> npt.NDArray[np.intp]:
         """The indices of the points with unknown losses."""
-        return np.flatnonzero(~self.known)
+        return np.flatnonzero(self._losses["samples"] <= 0)
+
+    @property
+    def samples(self) -> int:
+        """How many samples each known loss is of; 0 before the first one is known."""
+        return int(self._losses["samples"].max())
 
     @property
     def grid(self) -> Floats:
         """The losses on the grid, shape (rows, columns)."""
         count = self._shape[0] * self._shape[1]
-        return self.losses[:count].reshape(self._shape)
+        return self._losses["loss"][:count].reshape(self._shape)
 
     @property
     def path(self) -> Floats:
         """The losses on the path, or the loss of the origin if there is no path."""
-        return self.losses[self._shape[0] * self._shape[1] :]
+        return self._losses["loss"][self._shape[0] * self._shape[1] :]
 
     def put(self, indices: Sequence[int], losses: Sequence[float], samples: int) -> None:
         """Adds losses of so many samples, and saves all about once a second.
@@ -109,9 +107,8 @@ class Store:
         Raises:
             OSError: They cannot be saved.
         """
-        self.losses[list(indices)] = losses
-        self.known[list(indices)] = True
-        self.samples = samples
+        self._losses["loss"][indices] = losses
+        self._losses["samples"][indices] = samples
         if time.monotonic() - self._saved > _SAVE_SECS:
             self.save()
 
@@ -121,8 +118,7 @@ class Store:
         Raises:
             OSError: They cannot be saved.
         """
-        with files.write_atomically(os.path.join(self.folder, _LOSSES), files.FILE_MODE) as file:
-            np.savez(file, losses=self.losses, known=self.known, samples=self.samples)
+        _replace(os.path.join(self.folder, _LOSSES), self._losses.tobytes())
         self._saved = time.monotonic()
 
     def _resume(self, text: str) -> bool:
@@ -131,18 +127,12 @@ class Store:
             places, checksum = stored["places"], stored["checksum"]
             if stored["plan"] != text or checksum != _checksum(self.folder, places):
                 return False
-            # Nine bytes for each point, and three headers.
-            most = 16 * len(self.points) + _HEADERS
-            arrays = read_npz(os.path.join(self.folder, _LOSSES), most)
-            self.losses, self.known = arrays["losses"], arrays["known"]
-            self.samples = operator.index(arrays["samples"])
+            most = len(self.points) * _POINT.itemsize
+            data = files.read_plain(os.path.join(self.folder, _LOSSES), most)
+            self._losses = np.frombuffer(bytearray(data), _POINT)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
-        return (
-            self.losses.shape == self.known.shape == (len(self.points),)
-            and self.losses.dtype == np.dtype(np.float64)
-            and self.known.dtype == np.dtype(np.bool_)
-        )
+        return len(self._losses) == len(self.points)
 
 
 def _stored_plan(folder: str) -> Any:

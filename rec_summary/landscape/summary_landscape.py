@@ -19,33 +19,43 @@ import numpy as np
 from rec_summary import old_mindspore
 from rec_summary._pb.summary_pb2 import Event, LossLandscape, Summary
 from rec_summary.engines.engine import Engine, parse_engine
-from rec_summary.errors import RecSummaryError
 from rec_summary.landscape.checkpoints import SELECTIONS, TOUCHED, Trajectory, choose
-from rec_summary.landscape.evaluate import (
-    EvaluationTask,
-    ModelFactory,
-    evaluate,
-    forget,
-    model_error,
-)
-from rec_summary.landscape.files import write_files
-from rec_summary.landscape.hessian import hessian_plane
+from rec_summary.landscape.evaluate import EvaluationTask, ModelFactory, evaluate, forget
 from rec_summary.landscape.metadata import Metadata, changed, read_metadata
-from rec_summary.landscape.options import HESSIAN, PCA, Options, PlannedLandscape, planned
-from rec_summary.landscape.plane import Plane, learned, pca_plane, random_plane
+from rec_summary.landscape.plane import PCA, RANDOM, Plane, learned, pca_plane, random_plane
 from rec_summary.landscape.store import Store, locked
 from rec_summary.records import checkpoints
 from rec_summary.records.files import refuse_link
 from rec_summary.records.reading.runs import directories_below, list_directory
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.values.landscape import from_landscape
 from rec_summary.values.tensor import to_tensor
 
 FOLDER: Final = "landscape"
 
 LandscapeProgress = Callable[[str, int, int], None]
 """Receives the tag of a landscape, the number of its known points, and that of all its points."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a computation.
+
+    Attributes:
+        seed: The seed of random planes.
+        parameters: The parameters that move: `all`; `dense`, without embedding tables; `touched`,
+            which moves only the rows of embedding tables that differ between checkpoints; or a
+            regular expression that is searched in their names.
+        engine: The engine that evaluates points: `loky`, `sequential` or `dask://HOST:PORT`.
+        jobs: The number of workers; -1 for one on each core.
+        device_ids: The devices that the workers share.
+    """
+
+    seed: int = 1
+    parameters: str = "all"
+    engine: str = "loky"
+    jobs: int = -1
+    device_ids: tuple[int, ...] = ()
 
 
 class SummaryLandscape:
@@ -73,8 +83,6 @@ class SummaryLandscape:
         engine: str = "loky",
         jobs: int = -1,
         replay: bool = True,
-        hessian: bool = False,
-        files: Sequence[str] = (),
         progress: LandscapeProgress | None = None,
     ) -> list[str]:
         """Computes the landscapes that the run was configured for, and records them.
@@ -92,8 +100,6 @@ class SummaryLandscape:
             jobs: As in `Options`.
             replay: Whether to use the input rows that the run stored, if there are any. Otherwise
                 the samples are read from the data set.
-            hessian: As in `Options`.
-            files: As in `Options`.
             progress: Receives the progress, see `LandscapeProgress`.
 
         Returns:
@@ -119,7 +125,7 @@ class SummaryLandscape:
                 raise
             raise ImportError(
                 "computing landscapes needs MindSpore, which is not installed: "
-                "pip install 'rec_summary[mindspore,landscape]'"
+                "pip install 'rec_summary[mindspore]'"
             ) from error
 
         metadata = changed(read_metadata(self._summary_dir), collect_landscape or {})
@@ -131,8 +137,7 @@ class SummaryLandscape:
         elif isinstance(callback_fn, str):
             imported(callback_fn)  # a mistake is an error here, before workers start
         make = ModelMaker(callback_fn, metadata.num_samples, device_target=target, replay=rows)
-        devices = tuple(device_ids or ())
-        options = Options(seed, parameters, engine, jobs, devices, hessian, tuple(files))
+        options = Options(seed, parameters, engine, jobs, tuple(device_ids or ()))
         return self.compute(make, metadata, options, output=output, progress=progress)
 
     def compute(
@@ -161,17 +166,20 @@ class SummaryLandscape:
         stores = os.path.join(self._summary_dir, FOLDER)
         computation = _Computation(stores, make, metadata, options, engine, progress)
         tags = []
-        for landscape in planned(metadata, options):
-            message = computation.run(landscape)
-            _record(target, landscape.tag, message)
-            if options.files:
-                folder = os.path.join(target, FOLDER)
-                write_files(folder, landscape.tag, from_landscape(message), options.files)
-            tags.append(landscape.tag)
+        # In MindSpore's order.
+        paths = metadata.intervals if metadata.train else ()
+        plans = [(PCA, f"landscape_{[group[0], group[-1]]}", group) for group in paths]
+        if metadata.result and metadata.intervals:
+            # All checkpoints of the group, because they show which rows of tables were touched.
+            last = metadata.intervals[-1]
+            plans.append((RANDOM, f"landscape_{[last[-1]]}", last))
+        for method, tag, numbers in plans:
+            _record(target, tag, computation.run(method, tag, numbers))
+            tags.append(tag)
         return tags
 
     def clean_ckpt(self) -> None:
-        """Removes the checkpoints and the stored losses; files that `compute` wrote stay."""
+        """Removes the checkpoints and the stored losses; other files in their directory stay."""
         shutil.rmtree(os.path.join(self._summary_dir, checkpoints.FOLDER), ignore_errors=True)
         stores = os.path.join(self._summary_dir, FOLDER)
         with contextlib.suppress(OSError):
@@ -193,48 +201,41 @@ class _Computation:
     engine: Engine
     progress: LandscapeProgress | None
 
-    def run(self, landscape: PlannedLandscape) -> LossLandscape:
-        """Returns the record of a landscape."""
-        options = self.options
-        with Trajectory(self.metadata, landscape.numbers) as trajectory:
+    def run(self, method: str, tag: str, numbers: Sequence[int]) -> LossLandscape:
+        """Returns the record of a landscape.
+
+        Args:
+            method: The method that chooses the plane: `PCA` or `RANDOM`.
+            tag: Its tag.
+            numbers: The numbers of its checkpoints; the plane goes through the last one.
+        """
+        options, size = self.options, self.metadata.landscape_size
+        with Trajectory(self.metadata, numbers) as trajectory:
             names = choose(trajectory, options.parameters)
-            if landscape.method != PCA and options.parameters in SELECTIONS:
-                names = learned(trajectory, names)  # the path moves no others anyway
-            plane = self._plane(landscape.method, trajectory, names)
+            if method == PCA:
+                plane = pca_plane(trajectory, names, size)
+            else:
+                if options.parameters in SELECTIONS:
+                    names = learned(trajectory, names)  # the path moves no others anyway
+                touched = options.parameters == TOUCHED
+                plane = random_plane(trajectory, names, size, options.seed, touched_only=touched)
             plan = {
                 "checkpoints": trajectory.fingerprint,
                 "parameters": names,
-                "method": landscape.method,
+                "method": method,
                 "seed": options.seed,
-                "size": self.metadata.landscape_size,
+                "size": size,
                 "samples": self.metadata.num_samples,
                 "model": self.make.fingerprint,
             }
-        folder = os.path.join(self.folder, _folder_name(landscape.tag, options))
+        folder = os.path.join(self.folder, _folder_name(tag, options))
         moved = sum(direction.size for direction in plane.first.values())
         with locked(folder):
             store = Store(folder, plane, plan)
             # Frees the memory: workers map the vectors from the disk.
             plane = replace(plane, origin={}, first={}, second={})
-            self._fill(landscape.tag, store)
-        return self._message(plane, store, landscape.numbers, moved)
-
-    def _plane(self, method: str, trajectory: Trajectory, names: Sequence[str]) -> Plane:
-        size, options = self.metadata.landscape_size, self.options
-        if method == PCA:
-            return pca_plane(trajectory, names, size)
-        touched = options.parameters == TOUCHED
-        if method == HESSIAN:
-            try:
-                model: Any = self.make(options.device_ids[0] if options.device_ids else None)
-                seed = options.seed
-                return hessian_plane(trajectory, names, size, seed, model, touched_only=touched)
-            except RecSummaryError:
-                raise
-            except Exception as error:
-                expected = "a model with a `gradient` that is finite around the last checkpoint"
-                raise model_error("the Hessian of the model", error, expected) from error
-        return random_plane(trajectory, names, size, options.seed, touched_only=touched)
+            self._fill(tag, store)
+        return self._message(method, plane, store, numbers, moved)
 
     def _fill(self, tag: str, store: Store) -> None:
         """Evaluates the unknown points of a store."""
@@ -250,7 +251,7 @@ class _Computation:
             forget()
 
     def _message(
-        self, plane: Plane, store: Store, numbers: Sequence[int], moved: int
+        self, method: str, plane: Plane, store: Store, numbers: Sequence[int], moved: int
     ) -> LossLandscape:
         """Returns the record of a landscape in MindSpore's format."""
         message = LossLandscape()
@@ -261,21 +262,20 @@ class _Computation:
             getattr(message.loss_path, field).extend(numbers)
         _fill_points(message.convergence_point, [0.0], [0.0], store.path[-1:])
         about = message.metadata
-        about.decomposition = plane.method
+        about.decomposition = method
         about.unit = self.metadata.unit
         about.step_per_epoch = self.metadata.steps_per_epoch
         about.explained_variance.extend(plane.explained)
         about.samples = store.samples
         about.selection = self.options.parameters
         about.moved = moved
-        about.eigenvalues.extend(plane.eigenvalues)
-        if plane.method != PCA:
+        if method != PCA:
             about.seed = self.options.seed
         return message
 
     def _report(self, tag: str, store: Store) -> None:
         if self.progress is not None:
-            self.progress(tag, int(store.known.sum()), len(store.points))
+            self.progress(tag, len(store.points) - len(store.missing), len(store.points))
 
 
 def _folder_name(tag: str, options: Options) -> str:

@@ -35,12 +35,10 @@ class TableRows(NamedTuple):
     """A table, or rows of it at even distances, without rows that have NaN or infinities.
 
     Attributes:
-        total: How many rows the table has.
         rows: The numbers of the rows, of shape [n].
         values: Their elements, float32 of shape [n, width].
     """
 
-    total: int
     rows: npt.NDArray[np.intp]
     values: npt.NDArray[np.float32]
 
@@ -100,21 +98,18 @@ class Tables(NamedTuple):
 
 
 @contextlib.contextmanager
-def tables_of(
-    run: Run, recorded: Callable[[], Mapping[str, Any]], checkpoint: str | None = None
-) -> Iterator[Tables]:
+def tables_of(run: Run, recorded: Callable[[], Mapping[str, Any]]) -> Iterator[Tables]:
     """Opens the tables of a run: those of its newest checkpoint, or recorded matrices.
 
     Args:
         run: The run.
         recorded: Returns the last values of recorded tensors by tag; called if there is no
             checkpoint.
-        checkpoint: A checkpoint to take them from.
 
     Raises:
         SourceError: They cannot be read, now or in the context.
     """
-    path = checkpoint or newest_checkpoint(run)
+    path = newest_checkpoint(run)
     if path is not None:
         with opened(path) as file:
             yield Tables(path, matrices(file), functools.partial(table_of, file))
@@ -135,43 +130,53 @@ def matrices(checkpoint: CheckpointFile | Checkpoint) -> dict[str, tuple[int, ..
     }
 
 
-def table_of(checkpoint: CheckpointFile | Checkpoint, name: str) -> TableRows:
+def table_of(
+    checkpoint: CheckpointFile | Checkpoint,
+    name: str,
+    most_rows: int = MOST_ROWS,
+    at_once: int = _BLOCK,
+) -> TableRows:
     """Reads a table of a checkpoint; of a large one, no more at once than is shown of it.
+
+    Args:
+        checkpoint: The checkpoint.
+        name: The name of the table.
+        most_rows: The number of rows that are shown.
+        at_once: The number of elements that are read at once.
 
     Raises:
         CheckpointError, SourceError, OSError: It cannot be read.
     """
-    count, _ = checkpoint.shape(name)
-    finite = [np.isfinite(block).all(axis=1) for block in _blocks(checkpoint, name)]
-    rows = _spread(np.flatnonzero(np.concatenate(finite)))
+    finite = [np.isfinite(block).all(axis=1) for block in _blocks(checkpoint, name, at_once)]
+    rows = _spread(np.flatnonzero(np.concatenate(finite)), most_rows)
     values, first = [], 0
-    for block in _blocks(checkpoint, name):
+    for block in _blocks(checkpoint, name, at_once):
         within = rows[(rows >= first) & (rows < first + len(block))] - first
         values.append(block[within])
         first += len(block)
-    return TableRows(count, rows, np.concatenate(values))
+    return TableRows(rows, np.concatenate(values))
 
 
-def table_of_array(array: Array) -> TableRows:
-    """Returns a recorded matrix as a table."""
+def table_of_array(array: Array, most_rows: int = MOST_ROWS) -> TableRows:
+    """Returns a recorded matrix as a table of at most so many rows."""
     values = array.astype("<f4")
-    rows = _spread(np.flatnonzero(np.isfinite(values).all(axis=1)))
-    return TableRows(len(values), rows, values[rows])
+    rows = _spread(np.flatnonzero(np.isfinite(values).all(axis=1)), most_rows)
+    return TableRows(rows, values[rows])
 
 
 def _blocks(
-    checkpoint: CheckpointFile | Checkpoint, name: str
+    checkpoint: CheckpointFile | Checkpoint, name: str, at_once: int
 ) -> Iterator[npt.NDArray[np.float32]]:
     """Yields the rows of a matrix, float32; of a sparse checkpoint all at once."""
     count, width = checkpoint.shape(name)
-    step = count if isinstance(checkpoint, Checkpoint) else max(_BLOCK // width, 1)
+    step = count if isinstance(checkpoint, Checkpoint) else max(at_once // width, 1)
     for first in range(0, count, step):
         last = min(first + step, count)
         elements = checkpoint.elements(name, first * width, last * width)
         yield elements.reshape(-1, width).astype("<f4")
 
 
-def _spread(rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    if len(rows) <= MOST_ROWS:
+def _spread(rows: npt.NDArray[np.intp], most: int) -> npt.NDArray[np.intp]:
+    if len(rows) <= most:
         return rows
-    return rows[np.linspace(0, len(rows) - 1, MOST_ROWS).astype(np.intp)]
+    return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]

@@ -134,7 +134,7 @@ def test_landscapes_without_mindspore_say_what_to_install(tmp_path: Path) -> Non
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "pip install 'rec_summary[mindspore,landscape]'" in " ".join(done.stderr.split())
+    assert "pip install 'rec_summary[mindspore]'" in " ".join(done.stderr.split())
 
 
 def test_verbose_shows_all_problems(tmp_path: Path) -> None:
@@ -251,3 +251,20 @@ def test_standard_input_and_output_are_no_paths(
     assert done.exit_code == 2
     assert f"{name} is invalid. Received: '-'. Expected: a path; standard input " in done.output
     assert os.listdir(tmp_path) == ["SRC"]
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        (("--hessian",), "along the path and at random"),
+        (("--files", "npz"), "load(RUN).landscapes()"),
+    ],
+)
+def test_options_of_landscapes_that_are_removed(
+    tmp_path: Path, option: tuple[str, ...], instead: str
+) -> None:
+    done = run("landscape", tmp_path, "--model", "no:thing", *option)
+    assert done.returncode == 2
+    said = flat(done.stderr)
+    assert f"the option {option[0]}, which is removed, is invalid. Received: " in said
+    assert instead in said

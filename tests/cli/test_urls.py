@@ -212,13 +212,3 @@ def test_nothing_is_kept_on_this_machine(records: str, tmp_path: Path) -> None:
         assert run(*command, env=environment).returncode == 0
     left = [path for name in homes for path in (tmp_path / name).rglob("*") if path.is_file()]
     assert [path for path in left if "rec_summary" in str(path)] == []
-
-
-def test_tables_for_the_projector_come_from_a_checkpoint_at_a_url(records: str, s3) -> None:  # type: ignore[no-untyped-def]
-    from tests.support.checkpoint_bytes import DATA
-
-    s3.pipe_file("clicks/records/a/ckpt_dir/one.ckpt", DATA)
-    done = run("export", records, "s3://clicks/logs", "--projector", "nothing such")
-    assert done.returncode == 2
-    assert "a pattern that is found in the name of a matrix; there is: " in flat(done.stderr)
-    assert "no matrix at all" not in flat(done.stderr)

@@ -17,7 +17,6 @@ from tensorboard.data.proto import data_provider_pb2_grpc as services
 
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.runs import DEEPEST
-from rec_summary.tensorboard.provider import data_provider, grpc_server
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.grpc_server import GrpcServer
 from rec_summary.tensorboard.provider.records_server import has_records
@@ -85,39 +84,36 @@ def test_directories_without_end_are_not_searched_for_records(tmp_path: Path) ->
     assert has_records(str(tmp_path))
 
 
-def test_clients_that_never_read_do_not_keep_others_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(grpc_server, "_UNREAD_SECS", 0.5)
+def test_clients_that_never_read_do_not_keep_others_waiting(tmp_path: Path) -> None:
     picture = image("picture")
     picture.image.encoded_image += bytes(_UNREAD_BYTES)
     write(tmp_path / "run", frame(event(1, picture).SerializeToString()))
     provider = RecordDataProvider(_index(tmp_path))
     [datum] = provider.read_blob_sequences(experiment_id="", plugin_name="images")["run"]["picture"]
     request = messages.ReadBlobRequest(blob_key=datum.values[2].blob_key)
-    with GrpcServer(provider) as server:
-        unread = [_stub(server).ReadBlob(request) for _ in range(grpc_server._WORKERS)]
+    with GrpcServer(provider, workers=3, unread_secs=0.5) as server:
+        unread = [_stub(server).ReadBlob(request) for _ in range(3)]
         for each in unread:
             with contextlib.suppress(grpc.RpcError):  # dropped already
                 next(each)
         answer = _stub(server).ListRuns(messages.ListRunsRequest(), timeout=_LONG_SECS)
         assert [run.name for run in answer.runs] == ["run"]
-        monkeypatch.undo()
+    with GrpcServer(provider) as server:
         assert sum(len(part.data) for part in _stub(server).ReadBlob(request)) > _UNREAD_BYTES
 
 
 @pytest.mark.parametrize("kind", ["tensors", "scalars"])
-def test_an_answer_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_an_answer_is_bounded(tmp_path: Path, kind: str) -> None:
     values = (event(step, scalar("loss", 1), histo("w", [step, 1.0])) for step in range(50))
     write_segment(tmp_path / "run", *values)
-    provider = RecordDataProvider(_index(tmp_path))
+    index = _index(tmp_path)
     plugin_name = {"tensors": "histograms", "scalars": "scalars"}[kind]
-    read = functools.partial(
-        getattr(provider, f"read_{kind}"), experiment_id="", plugin_name=plugin_name
-    )
-    [[points]] = (tags.values() for tags in read(downsample=50).values())
+    options = {"experiment_id": "", "plugin_name": plugin_name}
+    whole = getattr(RecordDataProvider(index), f"read_{kind}")(downsample=50, **options)
+    [[points]] = (tags.values() for tags in whole.values())
     assert len(points) == 50
-    monkeypatch.setattr(data_provider, "MOST_BYTES", 900)
+    provider = RecordDataProvider(index, most_bytes=900)
+    read = functools.partial(getattr(provider, f"read_{kind}"), **options)
     with pytest.raises(errors.InvalidArgumentError, match="ask for fewer"):
         read(downsample=50 if kind == "tensors" else 1000)
     assert read(downsample=1)

@@ -18,6 +18,7 @@ from rec_summary.series.text import printable, printable_lines
 from rec_summary.tensorboard.dashboards.text import table
 from tests.support.checkpoint_bytes import value
 from tests.support.crafted import MAIN, field, run
+from tests.support.quadratic import write_run
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
 TRICKS = "\x1b]0;title\x07\x1b[2J\x9b31m\r\n\x08[red]:boom:[/red]\u202etxt\\"
@@ -85,15 +86,14 @@ def test_markup_is_shown_as_it_is(source: Path) -> None:
 
 
 def test_errors_that_quote_a_file_give_no_orders(tmp_path: Path) -> None:
-    write_segment(tmp_path / "records" / "run", event(1, scalar("loss", 1)))
-    checkpoint = tmp_path / "a.ckpt"
-    checkpoint.write_bytes(value("table" + TRICKS, (4, 3), "\x1b[2J", b""))
-    done = run(
-        *("export", tmp_path / "records", tmp_path / "logs"),
-        *("--projector", "table", "--checkpoint", checkpoint),
-    )
+    pytest.importorskip("mindspore")
+    write_run(tmp_path / "run")
+    checkpoint = tmp_path / "run" / "ckpt_dir" / "Net_6_step.ckpt"
+    checkpoint.write_bytes(value("table" + TRICKS, (4, 3), "Float32", bytes(48)))
+    done = run("landscape", tmp_path / "run", "--model", "os:getcwd")
     assert done.returncode == 1
-    assert "the type of table" in done.stderr
+    assert "the parameters of a checkpoint" in done.stderr
+    assert "table" in done.stderr
     assert "\x1b" not in done.stderr
     assert "\x07" not in done.stderr
 

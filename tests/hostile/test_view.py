@@ -10,6 +10,7 @@ import pytest
 
 from rec_summary.cli.commands.serving import view
 from rec_summary.tensorboard.provider.board import Board, exposed
+from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support.crafted import MAIN, good, write
 from tests.support.waiting import PATIENCE_SECS
 
@@ -39,11 +40,11 @@ def test_every_way_to_be_exposed_is_noticed(
     assert exposed(host, arguments) == address
 
 
-def test_by_default_it_listens_at_this_machine_alone() -> None:
+def test_by_default_it_listens_at_this_machine_alone(tmp_path: Path) -> None:
     [option] = [each for each in view.params if each.name == "host"]
     assert option.default == "127.0.0.1"
-    command = Board(None)._arguments
-    assert command[command.index("--host") + 1] == "127.0.0.1"
+    with Board(RunIndex(str(tmp_path))) as board:
+        assert board.url.startswith("http://127.0.0.1:")
 
 
 def test_exposure_is_reported_before_it_begins(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -16,7 +19,7 @@ mindspore = pytest.importorskip("mindspore")
 
 from rec_summary import SummaryCollector, SummaryLandscape  # noqa: E402
 from rec_summary.landscape.evaluate import ModelError  # noqa: E402
-from rec_summary.landscape.mindspore_model import ModelMaker, imported, sendable  # noqa: E402
+from rec_summary.landscape.mindspore_model import ModelMaker, imported, replayed, sendable  # noqa: E402
 from rec_summary.tables.frames import load  # noqa: E402
 from rec_summary.values.landscape import Landscape  # noqa: E402
 from tests.support.click_landscape import SAMPLES, parts  # noqa: E402
@@ -51,13 +54,13 @@ def landscapes(run: Path) -> dict[str, Landscape]:
 
 def loss_at(run: Path, number: int) -> float:
     """Returns the loss at a checkpoint, computed with MindSpore alone."""
-    model, network, dataset, _ = parts()
+    _, network, dataset, _ = parts()
     path = run / "ckpt_dir" / f"ClickNet_{number}_step.ckpt"
     mindspore.load_param_into_net(network, mindspore.load_checkpoint(str(path)))
-    losses = []
+    losses, loss_of = [], mindspore.nn.BCEWithLogitsLoss()
     for fields, label in dataset.create_tuple_iterator(num_epochs=1):
         network.set_train(False)
-        losses.append(float(model._loss_fn(network(fields), label).asnumpy()))
+        losses.append(float(loss_of(network(fields), label).asnumpy()))
     return float(np.mean(losses))
 
 
@@ -193,37 +196,66 @@ def test_frozen_rows_that_cannot_be_read(tmp_path: Path) -> None:
         ModelMaker(without_data, 8, replay=str(path))(None)
 
 
-def test_the_gradient_is_that_of_the_loss(run: Path) -> None:
-    model = ModelMaker(parts, SAMPLES)(None)
-    names = ("head.weight", "table.embedding_table")
-    gradient = model.gradient(names)
-    weight = np.asarray(model._parameters["head.weight"].asnumpy()).copy()
-    for index in ((0, 0), (0, 7)):
-        losses = []
-        for sign in (1, -1):
-            moved = weight.copy()
-            moved[index] += sign * 1e-2
-            model.set("head.weight", moved)
-            losses.append(model.loss())
-        model.set("head.weight", weight)
-        slope = (losses[0] - losses[1]) / 2e-2
-        assert gradient["head.weight"][index] == pytest.approx(slope, rel=2e-2, abs=1e-4)
-    assert gradient["table.embedding_table"].shape == (20, 4)
+class Exploit:
+    def __reduce__(self) -> Any:
+        return (os.mkdir, ("exploited",))
 
 
-def test_a_landscape_along_the_hessian(run: Path) -> None:
-    tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
-        parts,
-        {"create_landscape": {"train": False, "result": False}},
-        engine="sequential",
-        hessian=True,
-    )
-    assert tags == ["landscape_[10]_hessian"]
-    [found] = [each.landscape for each in load(run).landscapes() if each.tag == tags[0]]
-    first, second = found.eigenvalues
-    assert first >= second > 0
-    # Along an eigenvector the loss bends as its eigenvalue says.
-    middle = len(found.x) // 2
-    z, h = found.z[middle], found.x[1] - found.x[0]
-    bend = (z[middle + 1] - 2 * z[middle] + z[middle - 1]) / h**2
-    assert bend == pytest.approx(first, rel=0.25)
+def array(header: bytes, nbytes: int) -> bytes:
+    return b"\x93NUMPY\x01\x00\x76\x00" + header.ljust(117) + b"\n" + bytes(nbytes)
+
+
+def write_archive(path: Path, what: str) -> None:
+    """Writes stored rows that nobody stored."""
+    shape = 1 << 50 if what == "giant" else 1
+    header = b"{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }" % shape
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("batch_size.npy", array(header, 50_000_000 if what == "bomb" else 8))
+    data = bytearray(path.read_bytes())
+    if what == "early":  # it would begin before its file
+        data[-10:-6] = (1 << 27).to_bytes(4, "little")  # the size of the table of contents
+    elif what == "cut":
+        del data[len(data) // 2 :]
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("what", "match"),
+    [
+        ("junk", "pickled data"),
+        ("pickle", "pickled data"),
+        ("objects", "Object arrays cannot be loaded"),
+        ("one array", "TypeError"),
+        ("empty", "batch_size"),
+        ("bomb", "ValueError: more than 1,000,000 bytes, unpacked"),
+        *(("giant", ""), ("early", ""), ("cut", "")),  # the words are NumPy's and Python's
+        ("pipe", "not a regular file"),
+        ("link", "a link"),
+    ],
+)
+def test_frozen_rows_of_a_stranger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, match: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "replay.npz"
+    if what == "junk":
+        path.write_bytes(b"no archive")
+    elif what == "pickle":
+        path.write_bytes(pickle.dumps(Exploit()))
+    elif what == "objects":
+        np.savez(path, batch_size=np.array([Exploit()], dtype=object))
+    elif what == "one array":
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+    elif what == "empty":
+        np.savez(path)
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "link":
+        np.savez(tmp_path / "other.npz", batch_size=np.array(1))
+        path.symlink_to(tmp_path / "other.npz")
+    else:
+        write_archive(path, what)
+    with pytest.raises(ModelError, match=rf"the stored rows is invalid.*{match}"):
+        list(replayed(str(path), most=1_000_000))
+    assert not (tmp_path / "exploited").exists()

@@ -17,8 +17,7 @@ import numpy as np
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.compaction.directory import compact
-from rec_summary.landscape.options import Options
-from rec_summary.landscape.summary_landscape import SummaryLandscape
+from rec_summary.landscape.summary_landscape import Options, SummaryLandscape
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind, RecordName
 from rec_summary.records.reading.runs import find_runs, list_files

@@ -7,6 +7,7 @@ import random
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 from rec_summary._pb.anf_ir_pb2 import (
     DT_BOOL,
@@ -89,13 +90,13 @@ def _fill(found: Any, field: Any, source: random.Random, depth: int) -> None:
             if value.message_type is None:
                 getattr(found, field.name)[key] = _value(value, source)
             elif depth < 6:
-                below = message(value.message_type._concrete_class, source, depth + 1)
+                below = message(GetMessageClass(value.message_type), source, depth + 1)
                 getattr(found, field.name)[key].CopyFrom(below)
     elif inner is not None:
         if depth >= 6:
             return
         for _ in range(source.choice(_FEW) if _has(field, "repeated") else 1):
-            below = message(inner._concrete_class, source, depth + 1)
+            below = message(GetMessageClass(inner), source, depth + 1)
             if _has(field, "repeated"):
                 getattr(found, field.name).append(below)
             else:

@@ -76,7 +76,7 @@ def told(done: Done) -> dict[str, Any]:
 
 def told_json(done: Done, *, lines: bool = False) -> dict[str, Any]:
     """Returns a command's exit code, the JSON that it printed, and its other texts."""
-    found, out = told(done._replace(out="")), named(done.out)
+    found, out = told(Done(done.code, "", done.err)), named(done.out)
     if not out:
         return found
     if lines and len(out) > LONGEST_JSON:

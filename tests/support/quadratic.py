@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ import numpy.typing as npt
 
 from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.metadata import Metadata, read_metadata
-from rec_summary.landscape.options import Options
 from rec_summary.landscape.plane import pca_plane
 from rec_summary.landscape.store import Store
-from rec_summary.landscape.summary_landscape import SummaryLandscape
+from rec_summary.landscape.summary_landscape import Options, SummaryLandscape
 from rec_summary.tables.frames import load
 from rec_summary.values.landscape import Landscape
 from tests.support.checkpoint_bytes import value
@@ -97,15 +95,6 @@ class Quadratic:
             assert value.shape == SHAPES[name]
             self._parameters[name] = np.array(value)
 
-    def gradient(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-        whole = curvature() * (flat(self._parameters) - minimum())
-        found, start = {}, 0
-        for name, shape in SHAPES.items():
-            size = int(np.prod(shape))
-            found[name] = whole[start : start + size].reshape(shape)
-            start += size
-        return {name: found[name] for name in names}
-
     def loss(self) -> float:
         self._count += 1
         if self._count == self._maker.fails_at:
@@ -177,8 +166,14 @@ def compute(
 
 def plane_store(folder: Path) -> Store:
     """Writes a run, and returns a store with a plane of 5 × 5 points of it."""
-    metadata = write_run(folder / "run", size=5)
+    write_run(folder / "run", size=5)
+    (folder / "store").mkdir()
+    return opened_store(folder)
+
+
+def opened_store(folder: Path, plan: dict[str, Any] | None = None) -> Store:
+    """Opens what `plane_store` has written, again as the store of that plan or of another one."""
+    metadata = read_metadata(folder / "run")
     with Trajectory(metadata, metadata.intervals[0]) as trajectory:
         plane = pca_plane(trajectory, trajectory.names, 5)
-    (folder / "store").mkdir()
-    return Store(str(folder / "store"), plane, {"n": 1})
+    return Store(str(folder / "store"), plane, plan or {"n": 1})

@@ -35,5 +35,6 @@ def slow_down(seconds: float) -> threading.Event:
     moves = threading.Event()
     moves.set()
     segment.os = _SlowOs(seconds, moves)  # type: ignore[assignment]
+    # A slow disk cannot be produced without the rights of root; nor does a segment buffer less.
     segment._FLUSH_BYTES = 1  # type: ignore[misc]
     return moves

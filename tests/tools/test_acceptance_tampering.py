@@ -16,10 +16,9 @@ from tensorboard.compat.proto.graph_pb2 import GraphDef
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.event_files.projector import export_projector
 from tests.support.every_kind import every_kind
 from tools.checks.acceptance import recorded
-from tools.checks.acceptance.check import DASHBOARDS, KEEP_ALL, look, stored
+from tools.checks.acceptance.check import DASHBOARDS, KEEP_ALL, in_event_files, look, stored
 from tools.checks.acceptance.comparison import Comparison
 from tools.checks.acceptance.expected import Items, expected
 from tools.checks.acceptance.shown import MAPPED
@@ -191,11 +190,10 @@ def by_loader(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, C
     for name in (UNTOUCHED, EMPTY_CHART, *TAMPERED):
         every_kind(base / "records" / name, landscapes=name in WITH_LANDSCAPE)
     export_tensorboard(base / "records", base / "logs")
-    export_projector(base / "records", base / "logs", "")
     for name, (_, change) in TAMPERED.items():
         tamper_with(base / "logs" / name, change)
     tamper_with(base / "logs" / EMPTY_CHART, on("custom_scalars__config__", empty_chart))
-    items = must_be_shown(base / "records")
+    items = in_event_files(must_be_shown(base / "records"))
     logs = base / "logs"
     rust = TensorBoardServer(logs, base / "rust", load_fast=True, arguments=(KEEP_ALL,))
     python = TensorBoardServer(logs, base / "python", load_fast=False, arguments=(KEEP_ALL,))
@@ -204,7 +202,9 @@ def by_loader(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, C
         found = dict(
             zip(("rust", "python"), pool.map(partial(look, items), (rust, python)), strict=True)
         )
-    assert all(len(comparisons) == len(DASHBOARDS) for comparisons in found.values())
+    assert all(
+        len(comparisons) == len(in_event_files(DASHBOARDS)) for comparisons in found.values()
+    )
     return {loader: {each.name: each for each in found[loader]} for loader in found}
 
 

@@ -108,12 +108,10 @@ def test_without_finite_values_there_are_no_buckets(array):
 @pytest.mark.parametrize("size", [1, 4, 9, 200, 5000])
 def test_same_as_mindspores_for_the_same_array(seed, size):
     adapter = pytest.importorskip("mindspore.train.summary._summary_adapter")
-    from mindspore.train.summary_pb2 import Summary
-
     array = np.random.default_rng(seed).normal(0, 10.0**seed, size).astype(np.float32)
     array[::7] = [np.nan, np.inf, -np.inf, 3][seed]
-    theirs = Summary.Histogram()
-    adapter._fill_histogram_summary("tag", array, theirs)
+    named = [{"_type": "Histogram", "name": "tag", "data": array}]
+    theirs = adapter.package_summary_event(named, 1, 1.0).summary.value[0].histogram
     ours = histogram(array)
     for field in ("count", "nan_count", "pos_inf_count", "neg_inf_count", "min", "max"):
         assert getattr(ours, field) == getattr(theirs, field), field

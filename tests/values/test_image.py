@@ -66,9 +66,7 @@ def test_other_shapes_are_not_images(shape):
 @pytest.mark.parametrize("kind", [np.float32, np.int32])  # it stretches uint8 as well
 def test_same_pixels_as_mindspores(kind):
     adapter = pytest.importorskip("mindspore.train.summary._summary_adapter")
-    from mindspore.train.summary_pb2 import Summary
-
     array = np.random.default_rng(1).integers(0, 200, (11, 3, 6, 7)).astype(kind)
-    theirs = Summary.Image()
-    assert adapter._fill_image_summary("tag", array, theirs)
+    named = [{"_type": "Image", "name": "tag", "data": array}]
+    theirs = adapter.package_summary_event(named, 1, 1.0).summary.value[0].image
     np.testing.assert_array_equal(decoded(to_image(array)), decoded(theirs))

@@ -84,7 +84,7 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
                 ("recommender/gauc/last", "Smoothed"),
             ),
             (pages.PR_CURVES, ("recommender/pr_curve",)),
-            (pages.RECORDS_PROJECTOR, ("item_embedding", "Dimension: 16")),
+            (pages.PROJECTOR, ("item_embedding", "Dimension: 16")),
         ):
             pages.photograph(browser, server, page, shows, folder)
         with Browser(width=1100, height=1000) as square:  # a single mesh is as high as it is wide

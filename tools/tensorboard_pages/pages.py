@@ -35,8 +35,7 @@ IMAGES = Page("images", "images")
 GRAPHS = Page("graphs", "graphs")
 DISTRIBUTIONS = Page("distributions", "distributions")
 MESH = Page("mesh", "mesh")
-PROJECTOR = Page("projector", "projector")
-RECORDS_PROJECTOR = Page("projector", "rec_summary")
+PROJECTOR = Page("projector", "rec_summary")
 PR_CURVES = Page("pr_curves", "pr_curves")
 
 

@@ -36,7 +36,8 @@ Examples:
   rec-summary export s3://bucket/records s3://bucket/logs
 """
 _TENSORBOARD: Final = "http://localhost:6006/"
-_OF_EVENT_FILES: Final = ("plugins", "max_points", "tensors", "projector")  # options
+_OF_EVENT_FILES: Final = ("plugins", "max_points", "tensors")  # options
+_PROJECTOR: Final = "rec-summary view SRC: its Projector shows the tables of the newest checkpoint"
 _DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not None or False
 
 
@@ -76,13 +77,9 @@ _DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not 
     "--max-points N", "Downsample each series to at most N points; peaks are kept.", int
 )
 @options.option("--tensors", "Also write each tensor to a file below DEST/RUN/tensors.", ("npy",))
-@options.option(
-    "--projector REGEX",
-    "Write embedding tables whose name matches REGEX for the Projector, from the last "
-    "checkpoint or the last tensor of each run.",
-)
-@options.option("--checkpoint", "Read the tables from this checkpoint.", options.PATH)
-@options.option("--labels", "Label the rows of the tables with this TSV file.", options.PATH)
+@options.removed("--projector", _PROJECTOR)
+@options.removed("--checkpoint", _PROJECTOR)
+@options.removed("--labels", _PROJECTOR)
 @options.on_engine
 @options.as_json("Print the summary as JSON.")
 def export(
@@ -93,9 +90,6 @@ def export(
     follow: bool,
     every: float | None,
     runs: str | None,
-    projector: str | None,
-    checkpoint: str | None,
-    labels: str | None,
     engine: str,
     jobs: int | None,
     **which: Any,
@@ -128,14 +122,6 @@ def export(
     else:
         if (choice.tags or choice.ranks) is not None:
             _check_choice(_matching(source, runs), selection, choice, form)
-        if projector is not None:
-            # Before everything else: if nothing matches, nothing is written.
-            from rec_summary.tensorboard.event_files.projector import export_projector
-
-            files = {"checkpoint": checkpoint, "labels": labels}
-            written = export_projector(source, destination, projector, runs=runs, **files)
-            for run, names in written.items():
-                terminal.say(f"Projector: {run}: {', '.join(names)}")
         with terminal.progress_shown(doing="exporting") as progress:
             how = {"runs": runs, "engine": engine, "jobs": jobs, "progress": progress}
             if form == "tensorboard":
@@ -171,7 +157,7 @@ def _check_combination(given: Mapping[str, Any]) -> None:
     for applies, what, names in (
         (form != "tensorboard", f"--format {form}", _OF_EVENT_FILES),
         (form in ("csv", "jsonl"), f"--format {form}", ("follow",)),
-        (follow, "--follow", ("engine", "projector")),
+        (follow, "--follow", ("engine",)),
         (is_dataset, "--format parquet --follow", ("jobs",)),
     ):
         for name in names if applies else ():
@@ -186,9 +172,6 @@ def _check_combination(given: Mapping[str, Any]) -> None:
     if destination.endswith(of_files) and not os.path.isdir(destination):
         expected = "a directory; with --format csv, jsonl or parquet, it gets a file for each table"
         raise click.UsageError(three_part("DEST", destination, expected))
-    for name in ("checkpoint", "labels"):
-        if given[name] is not None and given["projector"] is None:
-            raise click.UsageError(f"--{name} needs --projector")
 
 
 def _check_choice(

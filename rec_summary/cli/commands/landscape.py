@@ -48,19 +48,14 @@ Examples:
     default="loky",
 )
 @options.option("--jobs N", "Workers. [default: one on each core]", default=-1, show_default=False)
-@options.flag("--hessian", "Also use the Hessian's first eigenvectors.")
-@options.option(
-    "--files",
-    "Also write this format to RUN/landscape: NumPy's, or VTK for ParaView.",
-    ("npz", "vtk"),
-    multiple=True,
-)
 @options.option(
     "--replay/--no-replay",
     "Compute on the input rows that the run saved, if any.",
     default=True,
 )
 @options.option("--output", "Record here. [default: RUN]", options.PATH)
+@options.removed("--hessian", "the landscapes along the path and at random", is_flag=True)
+@options.removed("--files", "rec_summary.load(RUN).landscapes(), which has the numbers as arrays")
 @options.as_json()
 def landscape(
     source: str,

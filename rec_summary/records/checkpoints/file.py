@@ -58,8 +58,12 @@ class CheckpointFile:
         names: The names of its parameters, in the order of the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], most_values: int = MOST_VALUES) -> None:
         """Opens a checkpoint and reads its table of contents.
+
+        Args:
+            path: The file.
+            most_values: How many values it may have.
 
         Raises:
             OSError: The file cannot be read, is a link, or is not a regular file.
@@ -71,8 +75,8 @@ class CheckpointFile:
             self._entries: dict[str, _Entry] = {}
             fields = self._fields(0, self._file.size, trailer=True)
             for count, (_, start, end) in enumerate(fields):
-                if count == MOST_VALUES:
-                    what, expected = "the number of values", f"at most {MOST_VALUES:,}"
+                if count == most_values:
+                    what, expected = "the number of values", f"at most {most_values:,}"
                     raise self._error(start, what, verbatim("more"), expected)
                 self._take_value(start, end)
         except BaseException:

@@ -84,7 +84,10 @@ class RunSummary:
 
 
 def inspect_run(
-    run: Run, report: Report | None = None, selection: Selection = EVERYTHING
+    run: Run,
+    report: Report | None = None,
+    selection: Selection = EVERYTHING,
+    most_series: int = MOST_SERIES,
 ) -> Iterator[RunSummary]:
     """Yields a run in short, and each further writer; memory is bounded by the number of tags.
 
@@ -95,17 +98,20 @@ def inspect_run(
         run: The run.
         report: Counts what is read; its problems are those of the last writer.
         selection: Which recorded values are counted; the lineage is read in any case.
+        most_series: How many tags are listed.
     """
     report = report or Report()
     for part, history in History(selection.narrowed(run, newest=True)).writers():
-        yield _inspect(part, history, report, selection)
+        yield _inspect(part, history, report, selection, most_series)
 
 
-def _inspect(run: Run, history: History, report: Report, selection: Selection) -> RunSummary:
+def _inspect(
+    run: Run, history: History, report: Report, selection: Selection, most_series: int
+) -> RunSummary:
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
     report.problems, report.problem_count = [], 0  # each writer has its own
-    tags = _Tags(report)
+    tags = _Tags(report, most_series)
     records: Counter[str] = Counter()
     lineages: dict[int, Lineage] = {}
     for file in run.files:
@@ -160,7 +166,8 @@ class _Tags:
         health: The collector's own counters, by rank.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, most_series: int) -> None:
+        self._most = most_series
         self.found: dict[Series, TagSummary] = {}
         self.first_step: int | None = None
         self.last_step: int | None = None
@@ -183,14 +190,14 @@ class _Tags:
             known = self.found.get((kind, _short(tag)))
             if known is not None:
                 known.add(span)
-            elif len(self.found) < MOST_SERIES:
+            elif len(self.found) < self._most:
                 short, steps = _short(tag), (span.first_step, span.last_step)
                 name = _NAMES.get(kind, kind)
                 self.found[kind, short] = TagSummary(short, name, span.values, *steps)
             else:
                 has_room = False
         if not has_room:
-            what = f"tags beyond the first {MOST_SERIES:,} of the run are not listed"
+            what = f"tags beyond the first {self._most:,} of the run are not listed"
             self._report.problem(batch.path, batch.offset, what)
         scalars = batch.scalars()
         self._held += len(scalars.codes)

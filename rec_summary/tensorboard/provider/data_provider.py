@@ -103,9 +103,10 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         other: A provider whose runs are shown as well; None until it is ready.
     """
 
-    def __init__(self, index: RunIndex, other: Any = None) -> None:
-        """Answers from an index, which someone keeps up to date."""
+    def __init__(self, index: RunIndex, other: Any = None, most_bytes: int = MOST_BYTES) -> None:
+        """Answers from an index, which someone keeps up to date; at most so many bytes."""
         self._index = index
+        self._most_bytes = most_bytes
         self.other = other
 
     def __str__(self) -> str:
@@ -145,13 +146,13 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         Raises:
             InvalidArgumentError: The answer would be too large, as in the methods below.
         """
-        read = functools.partial(_scalars, most=_limit(downsample), size=_Size())
+        read = functools.partial(_scalars, most=_limit(downsample), size=_Size(self._most_bytes))
         return self._collect(summary_pb2.DATA_CLASS_SCALAR, read, **asked)
 
     @_with_others
     def read_last_scalars(self, ctx: Any = None, **asked: Any) -> _ByRun:
         """Returns the last `ScalarDatum` for each run and tag."""
-        size = _Size()
+        size = _Size(self._most_bytes)
         return self._collect(
             summary_pb2.DATA_CLASS_SCALAR,
             lambda run, tag, series: _scalars(run, tag, series, 1, size)[-1],
@@ -169,7 +170,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
     ) -> _ByRun:
         """Returns a list of `TensorDatum` for each run and tag."""
-        size, most = _Size(), _limit(downsample)
+        size, most = _Size(self._most_bytes), _limit(downsample)
         answer = self._collect(
             summary_pb2.DATA_CLASS_TENSOR,
             lambda run, tag, series: (run, series, series.places(most), size),
@@ -194,7 +195,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
     ) -> _ByRun:
         """Returns a list of `BlobSequenceDatum` for each run and tag."""
-        size, most = _Size(), _limit(downsample)
+        size, most = _Size(self._most_bytes), _limit(downsample)
         return self._collect(
             summary_pb2.DATA_CLASS_BLOB_SEQUENCE,
             lambda run, tag, series: [
@@ -272,8 +273,8 @@ def _limit(downsample: int | None) -> int:
 class _Size:
     """The size of an answer while it is made."""
 
-    def __init__(self) -> None:
-        self._nbytes = 0
+    def __init__(self, most: int) -> None:
+        self._nbytes, self._most = 0, most
 
     def add(self, nbytes: int) -> None:
         """Adds bytes.
@@ -282,9 +283,9 @@ class _Size:
             InvalidArgumentError: They are too many.
         """
         self._nbytes += nbytes
-        if self._nbytes > MOST_BYTES:
+        if self._nbytes > self._most:
             raise errors.InvalidArgumentError(
-                f"the answer has more than {MOST_BYTES:,} bytes; ask for fewer runs, tags or steps"
+                f"the answer has more than {self._most:,} bytes; ask for fewer runs, tags or steps"
             )
 
 

@@ -23,9 +23,7 @@ from rec_summary.errors import RecSummaryError, three_part
 from rec_summary.tensorboard.provider.data_provider import MOST_BYTES, ScalarPoints
 
 LOCALHOST: Final = "127.0.0.1"
-_WORKERS: Final = 8
 _CHUNK_BYTES: Final = 1 << 20
-_UNREAD_SECS: Final = 60.0  # then an answer that its client does not read is dropped
 _STOP_SECS: Final = 1.0
 _CODES: Final = {
     errors.NotFoundError: grpc.StatusCode.NOT_FOUND,
@@ -44,22 +42,26 @@ class GrpcServer:
         address: Where it listens, for `--grpc_data_provider`.
     """
 
-    def __init__(self, data_provider: Any, port: int = 0) -> None:
+    def __init__(
+        self, data_provider: Any, port: int = 0, *, workers: int = 8, unread_secs: float = 60.0
+    ) -> None:
         """Prepares; entering starts it.
 
         Args:
             data_provider: What is served.
             port: The port to listen at; a free one by default.
+            workers: How many calls are answered at the same time.
+            unread_secs: The time after which an answer that its client does not read is dropped.
 
         Raises:
             ServingError: The port is in use.
         """
-        pool = concurrent.futures.ThreadPoolExecutor(_WORKERS, "rec_summary-grpc")
+        pool = concurrent.futures.ThreadPoolExecutor(workers, "rec_summary-grpc")
         # Without this option, a second server could listen at the same port.
         options = [("grpc.so_reuseport", 0), ("grpc.max_send_message_length", MOST_BYTES)]
         self._server = grpc.server(pool, options=options)
         services.add_TensorBoardDataProviderServicer_to_server(
-            _Servicer(data_provider), self._server
+            _Servicer(data_provider, unread_secs), self._server
         )
         try:
             bound = self._server.add_secure_port(
@@ -89,7 +91,7 @@ def _call(method: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     def answer(servicer: Any, request: Any, context: Any) -> Any:
         try:
             response = method(servicer.provider, servicer.context, request)
-            _drop_unread(context)
+            _drop_unread(context, servicer.unread_secs)
             return response
         except errors.PublicError as error:
             text = str(error).partition(": ")[2]  # the client adds its kind again
@@ -98,9 +100,9 @@ def _call(method: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     return answer
 
 
-def _drop_unread(context: Any) -> None:
+def _drop_unread(context: Any, seconds: float) -> None:
     """Ends a call whose answer is not read: it holds memory, and a blob a thread."""
-    timer = threading.Timer(_UNREAD_SECS, context.cancel)
+    timer = threading.Timer(seconds, context.cancel)
     timer.daemon = True
     if context.add_callback(timer.cancel):
         timer.start()
@@ -187,8 +189,9 @@ def _add_keys(data: Any, points: Any) -> None:
 
 
 class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]
-    def __init__(self, provider: Any) -> None:
+    def __init__(self, provider: Any, unread_secs: float) -> None:
         self.provider = provider
+        self.unread_secs = unread_secs
         self.context = RequestContext()
 
     GetExperiment = _call(_experiment)

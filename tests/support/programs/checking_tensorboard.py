@@ -14,6 +14,7 @@ from rec_summary.series.discovery import run_poller
 from rec_summary.series.discovery.run_poller import RunPoller
 
 checked = open(sys.argv.pop(1), "a", buffering=1, encoding="utf-8")  # noqa: SIM115 - until the end
+# What is checked cannot be seen from outside of a TensorBoard, which makes the poller itself.
 check = RunPoller._check
 
 

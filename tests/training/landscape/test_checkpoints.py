@@ -41,19 +41,21 @@ LANDSCAPE = {"intervals": [[1, 2, 3], [4, 6, 9]], "landscape_size": 7, "num_samp
 class Weights(Callback):
     """Copies of all parameters after every step and epoch."""
 
-    def __init__(self, network):
+    def __init__(self):
         super().__init__()
-        self.steps, self.epochs, self._network = {}, {}, network
-
-    def _copy(self):
-        parameters = self._network.get_parameters()
-        return {p.name: np.array(p.asnumpy(), copy=True) for p in parameters}
+        self.steps, self.epochs = {}, {}
 
     def on_train_step_end(self, run_context):
-        self.steps[run_context.original_args().cur_step_num] = self._copy()
+        arguments = run_context.original_args()
+        self.steps[arguments.cur_step_num] = weights(arguments.network)
 
     def on_train_epoch_end(self, run_context):
-        self.epochs[run_context.original_args().cur_epoch_num] = self._copy()
+        arguments = run_context.original_args()
+        self.epochs[arguments.cur_epoch_num] = weights(arguments.network)
+
+
+def weights(network):
+    return {p.name: np.array(p.asnumpy(), copy=True) for p in network.get_parameters()}
 
 
 def collector(path, **landscape):
@@ -82,7 +84,7 @@ def check(path, truth, numbers, unit):
 
 def test_by_step_and_only_those_that_were_asked_for(tmp_path):
     model = click_model()
-    truth = Weights(model._network)
+    truth = Weights()
     ours = collector(tmp_path)
     model.online_train(stream(), callbacks=[truth, ours, Journal(stop_after=12)])
     check(tmp_path, truth.steps, [1, 2, 3, 4, 6, 9], "step")
@@ -100,7 +102,7 @@ def test_by_step_and_only_those_that_were_asked_for(tmp_path):
 
 def test_by_epoch(tmp_path):
     model = click_model()
-    truth = Weights(model._network)
+    truth = Weights()
     ours = collector(tmp_path, unit="epoch")
     model.train(5, bounded(2), callbacks=[truth, ours])
     check(tmp_path, truth.epochs, [1, 2, 3, 4], "epoch")
@@ -115,7 +117,7 @@ def test_a_run_without_end_has_metadata_of_what_there_is(tmp_path):
                 raise RuntimeError("no end for you")
 
     model = click_model()
-    truth = Weights(model._network)
+    truth = Weights()
     with pytest.raises(RuntimeError, match="no end"):
         model.online_train(stream(), callbacks=[truth, collector(tmp_path), Boom()])
     check(tmp_path, truth.steps, [1, 2, 3, 4], "step")
@@ -125,7 +127,7 @@ def test_a_run_without_end_has_metadata_of_what_there_is(tmp_path):
 def test_files_of_an_earlier_run_are_replaced_not_reused(tmp_path):
     for _ in range(2):
         model = click_model()
-        truth = Weights(model._network)
+        truth = Weights()
         journal = Journal(stop_after=3)
         model.online_train(stream(), callbacks=[truth, collector(tmp_path), journal])
     check(tmp_path, truth.steps, [1, 2, 3], "step")
@@ -136,7 +138,7 @@ def test_a_truncated_file_of_that_name_is_replaced(tmp_path):
     (tmp_path / "ckpt_dir").mkdir(mode=0o700)
     (tmp_path / "ckpt_dir" / "ClickNet_1_step.ckpt").write_bytes(b"\x00half")
     model = click_model()
-    truth = Weights(model._network)
+    truth = Weights()
     model.online_train(stream(), callbacks=[truth, collector(tmp_path), Journal(stop_after=1)])
     check(tmp_path, truth.steps, [1], "step")
 
@@ -166,7 +168,6 @@ def test_a_step_that_must_not_wait_drops_checkpoints(tmp_path):
     assert drop.block_secs == 0.0
     options = LandscapeOptions(policy=SavePolicy(EverySteps(1)))
     checkpoints = LandscapeCheckpoints(str(tmp_path), options, drop, troubles)
-    assert checkpoints._writer._block_secs == 0.0
     with file_lock(str(folder / LOCK_NAME), timeout=PATIENCE_SECS):
         for number in range(1, 6):  # one is written, two wait
             checkpoints.take(ClickNet(), number, 1)
@@ -180,30 +181,32 @@ def test_a_lock_file_is_never_removed_so_two_are_never_inside(tmp_path):
     program = (
         "import sys, os, time, filelock\n"
         "from pathlib import Path\n"
-        "from rec_summary.records.locks import LOCK_NAME\n"
-        "from rec_summary.training.landscape.checkpoints import _Files\n"
-        "from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints, Snapshot\n"
+        "from rec_summary.records.failures import Troubles\n"
+        "from rec_summary.records.writing.run_writer import Durability\n"
+        "from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints\n"
         "from rec_summary.training.landscape.options import LandscapeOptions\n"
-        "import numpy as np, mindspore\n"
+        "import mindspore\n"
         "folder = Path(sys.argv[1])\n"
         "real = mindspore.save_checkpoint\n"
         "def save(parameters, path):\n"
         "    inside = folder / 'inside'\n"
-        "    os.close(os.open(inside, os.O_CREAT | os.O_EXCL))  # raises if another is inside\n"
+        "    try:\n"
+        "        os.close(os.open(inside, os.O_CREAT | os.O_EXCL))\n"
+        "    except FileExistsError:\n"
+        "        os._exit(3)  # another is inside\n"
         "    time.sleep(0.02)\n"
         "    inside.unlink()\n"
         "    if sys.argv[2] == 'fails':\n"
         "        raise OSError('the first save fails')\n"
         "    real(parameters, path)\n"
         "mindspore.save_checkpoint = save\n"
-        "files = _Files(str(folder / 'ckpt_dir'), LandscapeOptions(), None)\n"
+        "troubles = Troubles()\n"
+        "options = LandscapeOptions(replay=None)\n"
+        "files = LandscapeCheckpoints(str(folder), options, Durability(), troubles)\n"
         "for number in range(1, 10):\n"
-        "    try:\n"
-        "        files.write(Snapshot(number, 'Net', {'w': np.zeros(3, np.float32)}, 1))\n"
-        "    except FileExistsError:\n"
-        "        raise\n"
-        "    except OSError as error:\n"
-        "        assert 'first save' in str(error), error\n"
+        "    files.take(mindspore.nn.Dense(2, 1), number, 1)\n"
+        "files.close()\n"
+        "assert troubles.counts == ({'write': 9} if sys.argv[2] == 'fails' else {})\n"
     )
     kinds = ["fails", "works", "works"]
     processes = [
@@ -267,13 +270,13 @@ def test_rows_that_cannot_be_kept_cost_the_buffer_and_not_the_training(tmp_path)
     ours = SummaryCollector(str(tmp_path), collect_specified_data={"collect_landscape": options})
 
     class Ragged(Callback):
-        def on_train_step_begin(self, run_context):
+        def on_train_step_end(self, run_context):
             arguments = run_context.original_args()
             if arguments.cur_step_num == 3:
-                ours._checkpoints.add_rows([np.zeros((2, 99)), np.zeros((3, 1))])
+                arguments.train_dataset_element = [np.zeros((2, 99)), np.zeros((3, 1))]
 
     journal = Journal(stop_after=8)
-    click_model().online_train(stream(), callbacks=[ours, Ragged(), journal])
+    click_model().online_train(stream(), callbacks=[Ragged(), ours, journal])
     assert ours.troubles == {"replay buffer": 1}
     assert metadata(tmp_path)["epoch_group"] == {"0": [2, 4, 6]}
     with np.load(tmp_path / "ckpt_dir" / REPLAY_NAME) as found:

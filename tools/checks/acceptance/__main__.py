@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import tempfile
 from pathlib import Path
 
 import click
 
-from rec_summary.errors import ArgumentError
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.event_files.projector import export_projector
 
 from .check import check, store, stored
 from .trees import FIXED, written
@@ -30,8 +27,6 @@ def main(source: Path | None, update: bool) -> None:
             logdir = scratch / f"{name}-logs"
             for problem in export_tensorboard(tree, logdir).problems:
                 print(f"problem: {problem}")
-            with contextlib.suppress(ArgumentError):  # there is no matrix
-                export_projector(tree, logdir, "")
             items = stored() if name == FIXED and not update else {}
             wrong += check(tree, logdir, scratch, items)
         if update and not wrong:

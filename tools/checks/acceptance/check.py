@@ -60,8 +60,12 @@ def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
         )
         for loader, server in servers.items():
             shown_here = with_metrics_that_matter(items)
-            results = look(directly(shown_here) if loader == "records" else shown_here, server)
-            for name in DASHBOARDS.keys() - items.keys():
+            is_direct = loader == "records"
+            results = look(
+                directly(shown_here) if is_direct else in_event_files(shown_here), server
+            )
+            dashboards = DASHBOARDS if is_direct else in_event_files(DASHBOARDS)
+            for name in dashboards.keys() - items.keys():
                 items[name] = _seen(name, server)
             way = "read directly" if loader == "records" else f"in TensorBoard's {loader} loader"
             print(f"\n{source.name} {way}\n{table(results)}")
@@ -80,6 +84,11 @@ def directly(items: Items) -> Items:
             for key, value in items["hparams"]
         ],
     }
+
+
+def in_event_files(dashboards: dict[str, Any]) -> dict[str, Any]:
+    """Returns those dashboards that event files have: they have no embedding tables."""
+    return {name: each for name, each in dashboards.items() if name != "projector"}
 
 
 def with_metrics_that_matter(items: Items) -> Items:

@@ -167,9 +167,8 @@ def _custom_scalars(server: TensorBoardServer) -> Shown:
 
 
 def _projector(server: TensorBoardServer) -> Shown:
-    """Tables that can be drawn: of the plugin that reads records, or else of TensorBoard's own."""
-    names = ("rec_summary", "projector")
-    plugin = next(f"plugin/{name}" for name in names if name in server.get("plugins_listing"))
+    """Tables that can be drawn, of the plugin that reads records."""
+    plugin = "plugin/rec_summary"
     for run in server.get(f"{plugin}/runs"):
         for table in server.get(f"{plugin}/info", run=run)["embeddings"]:
             shape = list(table["tensorShape"])

@@ -15,7 +15,6 @@ from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.errors import RecordError, SourceError
 from rec_summary.landscape.metadata import METADATA_NAME, read_metadata
-from rec_summary.landscape.npz import read_npz
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import BadLength, RecordReader, TruncatedRecord
@@ -142,13 +141,6 @@ def metadata(data: bytes, base: Path) -> None:
         assert all("/" not in name for name in read_metadata(base).files.values())
 
 
-def npz(data: bytes, base: Path) -> None:
-    """An archive of any bytes."""
-    (base / "a.npz").write_bytes(data)
-    with contextlib.suppress(ValueError):
-        assert sum(array.nbytes for array in read_npz(base / "a.npz", 1 << 20).values()) <= 1 << 20
-
-
 TARGETS: Final[dict[str, Target]] = {
     "reader": reader,
     "verify": verify,
@@ -158,7 +150,6 @@ TARGETS: Final[dict[str, Target]] = {
     "cursor": cursor,
     "checkpoint": checkpoint,
     "metadata": metadata,
-    "npz": npz,
 }
 
 
@@ -181,14 +172,9 @@ def seeds(target: str) -> Iterator[bytes]:
 
 
 def _made(target: str, base: Path) -> bytes:
-    import numpy as np
-
     if target == "metadata":
         write_run(base)
         return (base / "ckpt_dir" / METADATA_NAME).read_bytes()
-    if target == "npz":
-        np.savez(base / "a.npz", losses=np.arange(3.0), known=np.ones(3, bool))
-        return (base / "a.npz").read_bytes()
     run = base / "records" / "run"
     run.mkdir(parents=True)
     (run / _SUMMARY).write_bytes(good())
