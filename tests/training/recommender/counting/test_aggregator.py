@@ -18,7 +18,7 @@ from tests.support.programs import PROGRAMS
 
 pytest.importorskip("mindspore")
 
-from rec_summary import RecommenderMetrics, export_tensorboard
+from rec_summary import Advanced, RecommenderMetrics, export_tensorboard
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.records.failures import Troubles
@@ -46,7 +46,8 @@ OPTIONS = RecommenderMetrics(
     half_lives=(100,),
     throughput=False,
     host=False,
-    user_cells=2048,
+    detail=True,
+    advanced=Advanced(user_cells=2048),
 )
 _PLACES = {
     ("output", 1): lambda random: random.random(BATCH).astype(np.float32),
