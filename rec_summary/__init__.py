@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from rec_summary.training.probes.gradient_probe import GradientProbe
     from rec_summary.training.probes.probe import probe
     from rec_summary.training.recommender.columns import Feature
-    from rec_summary.training.recommender.config import RecommenderMetrics
+    from rec_summary.training.recommender.config import Advanced, RecommenderMetrics
     from rec_summary.training.recommender.slices import Slice
     from rec_summary.training.recommender.task import Task
     from rec_summary.training.summary_record.summary_record import SummaryRecord
 
 __all__ = [
+    "Advanced",
     "Durability",
     "ExportOptions",
     "Feature",
@@ -69,6 +70,7 @@ _HOME: Final = {
     "GradientMetrics": "rec_summary.training.probes.gradient_metrics",
     "GradientProbe": "rec_summary.training.probes.gradient_probe",
     "RecModel": "rec_summary.training.online.rec_model",
+    "Advanced": "rec_summary.training.recommender.config",
     "RecommenderMetrics": "rec_summary.training.recommender.config",
     "Retention": "rec_summary.records.writing.retention",
     "Slice": "rec_summary.training.recommender.slices",

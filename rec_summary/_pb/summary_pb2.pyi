@@ -214,7 +214,7 @@ class MetricTable(_message.Message):
     def __init__(self, cells: _Optional[_Iterable[str]] = ..., columns: _Optional[int] = ...) -> None: ...
 
 class MetricStates(_message.Message):
-    __slots__ = ("states", "rank", "rank_size", "step", "wall_time", "examples", "final", "settings")
+    __slots__ = ("states", "rank", "rank_size", "step", "wall_time", "examples", "final", "settings", "brief")
     class Array(_message.Message):
         __slots__ = ("name", "dtype", "shape", "data", "deflated")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -245,6 +245,7 @@ class MetricStates(_message.Message):
     EXAMPLES_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    BRIEF_FIELD_NUMBER: _ClassVar[int]
     states: _containers.RepeatedCompositeFieldContainer[MetricStates.State]
     rank: int
     rank_size: int
@@ -253,4 +254,5 @@ class MetricStates(_message.Message):
     examples: int
     final: bool
     settings: str
-    def __init__(self, states: _Optional[_Iterable[_Union[MetricStates.State, _Mapping]]] = ..., rank: _Optional[int] = ..., rank_size: _Optional[int] = ..., step: _Optional[int] = ..., wall_time: _Optional[float] = ..., examples: _Optional[int] = ..., final: bool = ..., settings: _Optional[str] = ...) -> None: ...
+    brief: bool
+    def __init__(self, states: _Optional[_Iterable[_Union[MetricStates.State, _Mapping]]] = ..., rank: _Optional[int] = ..., rank_size: _Optional[int] = ..., step: _Optional[int] = ..., wall_time: _Optional[float] = ..., examples: _Optional[int] = ..., final: bool = ..., settings: _Optional[str] = ..., brief: bool = ...) -> None: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,6 +37,10 @@ from rec_summary.metrics.tables.row_norms import QUANTILES, RowNorms
 from rec_summary.metrics.throughput import Throughput
 
 _MOST_BUCKETS: Final = 64
+_TOP: Final = 20  # of the most frequent ids
+
+LARGEST_BOUND: Final = 0.01
+"""The largest bound of the error of an AUC that is as it should be: it is about 0.001."""
 
 
 @dataclass
@@ -69,10 +73,11 @@ class MetricValues:
         """Adds a number if it is finite and not 0."""
         self.put(name, number or math.nan)
 
-    def put_all(self, numbers: Mapping[str, float], start: str = "") -> None:
-        """Adds the finite ones of some numbers; `start` is the beginning of their names."""
+    def put_all(self, numbers: Mapping[str, float], detail: Detail) -> None:
+        """Adds the finite ones of some numbers of no task, by their tags after the prefix."""
         for name, number in numbers.items():
-            self.put(start + name, number)
+            if detail.full or not tags.is_detail(name):
+                self.put(name, number)
 
     def add(self, task: str, values: MetricValues) -> None:
         """Adds the values of a task; the tags of a named one have its name."""
@@ -88,15 +93,21 @@ class Detail:
 
     Attributes:
         curves: Whether curves, histograms and the most frequent ids are included.
-        thresholds: The number of thresholds of a PR curve.
-        top: The number of most frequent ids.
-        brief: Whether only `tags.OF_SLICES` and numbers of examples are included.
+        full: Whether it has what is recorded with `RecommenderMetrics(detail=True)` only.
+        only: The names of the only metrics of a task that are included; None for all.
+        sampled: The tables whose rows are read: they have the share of dead rows by default.
     """
 
     curves: bool = True
-    thresholds: int = score_quality.DEFAULT_THRESHOLDS
-    top: int = 20
-    brief: bool = False
+    full: bool = True
+    only: Container[str] | None = None
+    sampled: Container[str] = ()
+
+    def has(self, metric: str) -> bool:
+        """Whether a metric of a task is included."""
+        if self.only is not None:
+            return metric in self.only
+        return self.full or metric not in tags.DETAILED
 
 
 def read(
@@ -123,7 +134,7 @@ def read(
             _read_state(of_task, group, name, state, detail)
             values.add(task, of_task)
             if group == tags.TURNOVER:
-                _read_turnover(values, name, state, states)
+                _read_turnover(values, name, state, states, detail)
     return values
 
 
@@ -133,7 +144,9 @@ def _read_state(values: MetricValues, group: str, name: str, state: State, detai
         reader(values, name, state, detail)
 
 
-def read_rows(values: MetricValues, table: str, norms: RowNorms, touched: Flags | None) -> None:
+def read_rows(
+    values: MetricValues, table: str, norms: RowNorms, touched: Flags | None, detail: Detail
+) -> None:
     """Adds the values of the sampled rows of a table.
 
     Args:
@@ -141,8 +154,11 @@ def read_rows(values: MetricValues, table: str, norms: RowNorms, touched: Flags 
         table: The name of the table.
         norms: The state of the sampled rows.
         touched: Which of the rows were ever looked up; None if that is not known.
+        detail: The detail of the report.
     """
-    values.put_all(norms.report(touched), f"table/{table}/")
+    for name, number in norms.report(touched).items():
+        if detail.full or name == "dead_share":
+            values.put(f"table/{table}/{name}", number)
 
 
 def _read_ratings(values: MetricValues, window: str, state: RatingErrors, detail: Detail) -> None:
@@ -156,37 +172,46 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
     loss, order = state.loss, state.order
     area = order.auc()
     values.put(f"auc/{window}", area.value)
-    values.put(f"roc_error_bound/{window}", area.error_bound)
-    values.put(f"normalised_entropy/{window}", loss.normalised_entropy())
-    values.put(f"calibration/{window}", loss.calibration())
-    values.put(f"clicks/{window}", loss.clicks)
+    if detail.has("roc_error_bound") or area.error_bound > LARGEST_BOUND:
+        values.put(f"roc_error_bound/{window}", area.error_bound)
     values.put(f"click_rate/{window}", loss.click_rate)
     values.put(f"examples/{window}", loss.weight)
-    if detail.brief:
-        return
-    values.put(f"average_precision/{window}", score_quality.average_precision(order))
-    values.put(f"log_loss/{window}", loss.log_loss())
-    error = score_quality.expected_calibration_error(order)
-    values.put(f"calibration_error/{window}", error)
-    values.put(f"calibration_free_entropy/{window}", loss.calibration_free_entropy())
-    others = score_quality.entropies(order)
-    values.put(f"recalibrated_entropy/{window}", others.recalibrated)
-    values.put(f"entropy_of_clicks/{window}", others.of_clicks)
-    if state.negative_rate < 1:
-        original = score_quality.original_calibration(order, state.negative_rate)
-        values.put(f"original_calibration/{window}", original)
-    for precision in state.precisions:
-        name = f"{100 * precision:.12g}"
-        threshold = score_quality.threshold_at(order, precision)
-        values.put(f"threshold_at_precision_{name}/{window}", threshold.score)
-        values.put(f"recall_at_precision_{name}/{window}", threshold.recall)
-    values.put_some(f"refused/{window}", int(loss.refused.sum()))
+    numbers: dict[str, Callable[[], float]] = {
+        "average_precision": lambda: score_quality.average_precision(order),
+        "log_loss": loss.log_loss,
+        "normalised_entropy": loss.normalised_entropy,
+        "calibration": loss.calibration,
+        "calibration_error": lambda: score_quality.expected_calibration_error(order),
+        "calibration_free_entropy": loss.calibration_free_entropy,
+        "recalibrated_entropy": lambda: score_quality.entropies(order).recalibrated,
+        "entropy_of_clicks": lambda: score_quality.entropies(order).of_clicks,
+        "clicks": lambda: loss.clicks,
+    }
+    for name, number in numbers.items():
+        if detail.has(name):
+            values.put(f"{name}/{window}", number())
+    if detail.only is None:
+        _read_chosen(values, window, state)
+        values.put_some(f"refused/{window}", int(loss.refused.sum()))
     if detail.curves and loss.weight and len(order.positives):
-        curve = score_quality.pr_curve(order, detail.thresholds)
-        values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = curve.as_array()
+        values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = score_quality.pr_curve(
+            order
+        ).as_array()
         diagram = score_quality.reliability(order)
         values.reliabilities[f"{tags.PREFIX}reliability/{window}"] = diagram
         values.histograms[f"{tags.PREFIX}scores/{window}"] = _score_buckets(order)
+
+
+def _read_chosen(values: MetricValues, window: str, state: ClickQuality) -> None:
+    """Adds what an option asks for."""
+    if state.negative_rate < 1:
+        original = score_quality.original_calibration(state.order, state.negative_rate)
+        values.put(f"original_calibration/{window}", original)
+    for precision in state.precisions:
+        name = f"{100 * precision:.12g}"
+        threshold = score_quality.threshold_at(state.order, precision)
+        values.put(f"threshold_at_precision_{name}/{window}", threshold.score)
+        values.put(f"recall_at_precision_{name}/{window}", threshold.recall)
 
 
 def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detail: Detail) -> None:
@@ -199,8 +224,10 @@ def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detai
             top = state.top(k)
             for start, value in zip(tags.AT_K["retrieval"], top, strict=True):
                 values.put(f"{start}{k}/{window}", value)
-        values.put(f"in_batch_candidates/{window}", state.candidates())
-        values.put(f"in_batch_examples/{window}", state.weight)
+        if detail.has("in_batch_candidates"):
+            values.put(f"in_batch_candidates/{window}", state.candidates())
+        if detail.has("in_batch_examples"):
+            values.put(f"in_batch_examples/{window}", state.weight)
     values.put_some(f"refused/{window}", state.refused)
 
 
@@ -218,11 +245,13 @@ def _score_buckets(order: ScoreOrder) -> tuple[Floats, Floats]:
 def _read_users(values: MetricValues, window: str, state: UserScores, detail: Detail) -> None:
     auc = state.gauc()
     values.put(f"gauc/{window}", auc.value)
-    values.put(f"gauc_by_user/{window}", state.gauc(by_user=True).value)
-    values.put(f"grouped_users/{window}", auc.users)
-    values.put(f"grouped_standard_error/{window}", auc.standard_error)
-    bound = auc.cell_error_bound + auc.bias_bound
-    values.put(f"grouped_error_bound/{window}", bound)
+    if detail.has("gauc_by_user"):
+        values.put(f"gauc_by_user/{window}", state.gauc(by_user=True).value)
+    if detail.has("grouped_users"):
+        values.put(f"grouped_users/{window}", auc.users)
+        values.put(f"grouped_standard_error/{window}", auc.standard_error)
+        bound = auc.cell_error_bound + auc.bias_bound
+        values.put(f"grouped_error_bound/{window}", bound)
 
 
 def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail) -> None:
@@ -230,7 +259,8 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
 
     is_quality_only = not isinstance(state.other, SliceState)
     metrics = tags.OF_SLICES if is_quality_only else state.other.metrics
-    of_slices = Detail(curves=False, brief=set(metrics) <= set(tags.OF_SLICES))
+    needed = {*slice_report.COLUMNS, *metrics, "roc_error_bound", "in_batch_examples"}
+    of_slices = Detail(curves=False, only=needed)
 
     def metrics_of(part: Any) -> dict[str, float]:
         of_part = MetricValues()
@@ -239,26 +269,32 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
             _read_state(of_part, group, "", state, of_slices)
         return {tag[len(tags.PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
 
-    scalars, table = slice_report.values_of(column, state, metrics, metrics_of)
+    is_brief = is_quality_only and not detail.full
+    of_each = tags.OF_EACH_SLICE if is_brief else metrics
+    scalars, table = slice_report.values_of(column, state, metrics, of_each, metrics_of)
     for tag, number in scalars.items():
-        values.put(f"{tag}/{window}", number)
+        if detail.full or not tag.endswith("/auc_error_bound"):
+            values.put(f"{tag}/{window}", number)
     if detail.curves and table:
         values.tables[f"{tags.PREFIX}slice/{column}/table/{window}"] = table
 
 
 def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     sample = state.sampled()
-    values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(sample))
-    for k in state.at.tolist():
-        top = list_quality.top_of_lists(sample, k)
+    if detail.has("pair_accuracy"):
+        values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(sample))
+    tops = {k: list_quality.top_of_lists(sample, k) for k in state.at.tolist()}
+    for k, top in tops.items():
         for start, value in zip(tags.AT_K["lists"], top, strict=False):
             values.put(f"{start}{k}/{window}", value)
-        if k == state.at[0]:
-            values.put(f"lists_counted/{window}", top.lists)
-            values.put(f"lists_standard_error/{window}", top.standard_error)
-            if top.lists:
-                share = top.without / (top.lists + top.without)
-                values.put(f"lists_without_hit_share/{window}", share)
+    if not detail.has("lists_counted"):
+        return
+    for top in list(tops.values())[:1]:
+        values.put(f"lists_counted/{window}", top.lists)
+        values.put(f"lists_standard_error/{window}", top.standard_error)
+        if top.lists:
+            share = top.without / (top.lists + top.without)
+            values.put(f"lists_without_hit_share/{window}", share)
     lists = len(sample.starts) + sample.too_long
     if lists:
         values.put(f"lists_sampled_share/{window}", sample.rate)
@@ -268,7 +304,7 @@ def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: D
 def _read_pairs(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     sample = state.sampled()
     values.put(f"xauc/{window}", list_quality.pairs_of_all(sample))
-    if sample.rows.size:
+    if detail.has("xauc_sampled_share") and sample.rows.size:
         values.put(f"xauc_sampled_share/{window}", sample.rate)
 
 
@@ -279,48 +315,58 @@ def _read_labels(values: MetricValues, window: str, state: LabelCounts, detail: 
 
 def _read_table(values: MetricValues, table: str, state: TableHealth, detail: Detail) -> None:
     start, frequency = f"table/{table}/", state.frequency
-    _read_touched(values, start, state)
-    if not frequency.seen or not detail.curves:  # sorting all counters is slow
+    _read_touched(values, start, state, detail, is_sampled=table in detail.sampled)
+    # Sorting all counters is slow.
+    if not (detail.full and detail.curves and frequency.seen):
         return
     values.put(f"{start}top_100_share", frequency.top_share(100))
-    top = frequency.top(detail.top)
+    top = frequency.top(_TOP)
     if top.ids.size:
         values.tops[f"{tags.PREFIX}{start}top_ids"] = (top.ids, top.counts, top.low, top.high)
 
 
 def _read_window(values: MetricValues, table: str, state: TableHealth, detail: Detail) -> None:
     if state.frequency.seen:
-        _read_touched(values, f"table/{table}/window/", state)
+        _read_touched(values, f"table/{table}/window/", state, detail)
 
 
-def _read_touched(values: MetricValues, start: str, state: TableHealth) -> None:
-    touched, frequency = state.touched.count(), state.frequency
-    values.put(f"{start}touched_rows", touched)
-    size = state.touched.options.size
+def _read_touched(
+    values: MetricValues, start: str, state: TableHealth, detail: Detail, is_sampled: bool = False
+) -> None:
+    frequency, size = state.frequency, state.touched.options.size
+    touched = state.touched.count() if detail.full or not is_sampled else math.nan
+    if detail.full or not size:
+        values.put(f"{start}touched_rows", touched)
     if size:
         values.put(f"{start}touched_share", touched / size)
-    values.put(f"{start}ids", frequency.seen)
+    if detail.full:
+        values.put(f"{start}ids", frequency.seen)
     if frequency.seen:
-        values.put(f"{start}out_of_range_share", frequency.out_of_range / frequency.seen)
+        put = values.put if detail.full else values.put_some
+        put(f"{start}out_of_range_share", frequency.out_of_range / frequency.seen)
         if frequency.options.unknown_id is not None:
             values.put(f"{start}unknown_share", frequency.unknown / frequency.seen)
 
 
 def _read_turnover(
-    values: MetricValues, table: str, state: State, states: Mapping[str, State]
+    values: MetricValues,
+    table: str,
+    state: State,
+    states: Mapping[str, State],
+    detail: Detail,
 ) -> None:
     total, window = (states.get(tags.key(kind, table)) for kind in (tags.TABLE, tags.TABLE_WINDOW))
     if not isinstance(state, IdTurnover) or not isinstance(total, TableHealth):
         return
-    if not isinstance(window, TableHealth):
-        return
-    start, ids = f"table/{table}/", window.frequency.seen
-    if ids:
-        new = max(total.touched.count() - state.before.count(), 0.0)
-        values.put(f"{start}window/new_rows", new)
-        values.put(f"{start}window/new_share", new / ids)
-    if state.batch_ids:
-        values.put(f"{start}window/different_share", state.different / state.batch_ids)
+    start = f"table/{table}/"
+    if detail.full and isinstance(window, TableHealth):
+        ids = window.frequency.seen
+        if ids:
+            new = max(total.touched.count() - state.before.count(), 0.0)
+            values.put(f"{start}window/new_rows", new)
+            values.put(f"{start}window/new_share", new / ids)
+        if state.batch_ids:
+            values.put(f"{start}window/different_share", state.different / state.batch_ids)
     if state.hashed:
         hashed, share = hashed_ids(total.touched)
         values.put(f"{start}hashed_ids", hashed)
@@ -329,14 +375,15 @@ def _read_turnover(
 
 def _read_ages(values: MetricValues, table: str, state: RowAges, detail: Detail) -> None:
     ages = tags.quantile_tags("row_age", QUANTILES, state.quantiles(QUANTILES))
-    values.put_all(ages, f"table/{table}/")
+    for name, age in ages.items():
+        values.put(f"table/{table}/{name}", age)
 
 
 def _read_feature(values: MetricValues, name: str, state: FeatureCounts, detail: Detail) -> None:
     if state.values:
+        put = values.put if detail.full else values.put_some
         for kind in ("missing", "default", "out_of_range"):
-            share = getattr(state, kind) / state.values
-            values.put(f"feature/{name}/{kind}_share", share)
+            put(f"feature/{name}/{kind}_share", getattr(state, kind) / state.values)
 
 
 def _read_cardinality(values: MetricValues, name: str, state: TouchedRows, detail: Detail) -> None:
@@ -344,11 +391,11 @@ def _read_cardinality(values: MetricValues, name: str, state: TouchedRows, detai
 
 
 def _read_all(values: MetricValues, _name: str, state: Throughput | Drift, detail: Detail) -> None:
-    values.put_all(state.report())
+    values.put_all(state.report(), detail)
 
 
 def _read_delay(values: MetricValues, _name: str, state: LogHistogram, detail: Detail) -> None:
-    values.put_all(state.report("label_delay/seconds"))
+    values.put_all(state.report("label_delay/seconds"), detail)
 
 
 _READERS: Final[

@@ -24,7 +24,7 @@ def sum_of_weights(number: float) -> str:
     return f"{number:,.2f}".rstrip("0").rstrip(".") if number >= 1 else f"{number:.3g}"
 
 
-_COLUMNS: Final[dict[str, Callable[[float], str]]] = {
+COLUMNS: Final[dict[str, Callable[[float], str]]] = {
     **dict.fromkeys(("examples", "clicks"), sum_of_weights),
     "click_rate": "{:#.4g}".format,
     **dict.fromkeys(("auc", "normalised_entropy", "calibration", "accuracy"), "{:.4f}".format),
@@ -58,6 +58,7 @@ def values_of(
     column: str,
     slices: Slices,
     metrics: Sequence[str],
+    of_each: Sequence[str],
     metrics_of: Callable[[Any], Mapping[str, float]],
 ) -> tuple[dict[str, float], list[tuple[str, ...]]]:
     """Returns the values of a column in a window.
@@ -65,7 +66,8 @@ def values_of(
     Args:
         column: Its name.
         slices: The states.
-        metrics: The names of the metrics that have tags.
+        metrics: The names of the metrics.
+        of_each: Those of them that have a tag for each slice, and for the gap between slices.
         metrics_of: Returns the metrics of a state by their names.
 
     Returns:
@@ -80,7 +82,7 @@ def values_of(
     scalars = {
         f"slice/{column}={quoted(slice_.name)}/{metric}": slice_.metrics[metric]
         for slice_ in shown
-        for metric in metrics
+        for metric in of_each
         if metric in slice_.metrics
     }
     for metric in metrics:
@@ -90,7 +92,8 @@ def values_of(
         ranked.sort(key=lambda slice_: slice_.cost(metric))
         numbers = [slice_.metrics[metric] for slice_ in ranked]
         scalars[f"slice/{column}/{metric}_worst"] = numbers[-1]
-        scalars[f"slice/{column}/{metric}_gap"] = max(numbers) - min(numbers)
+        if metric in of_each:
+            scalars[f"slice/{column}/{metric}_gap"] = max(numbers) - min(numbers)
         if metric == "auc":
             error = math.hypot(ranked[0].error, ranked[-1].error)
             scalars[f"slice/{column}/auc_gap_error"] = error
@@ -170,8 +173,8 @@ def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tu
     def rank(row: _Slice) -> tuple[bool, bool, bool, float]:
         return row.name == OTHER, not row.compared, judge not in row.metrics, -row.cost(judge)
 
-    formats = {**dict.fromkeys(metrics, "{:.4f}".format), **_COLUMNS}
-    used = [name for name in dict.fromkeys((*_COLUMNS, *metrics)) if name in recorded]
+    formats = {**dict.fromkeys(metrics, "{:.4f}".format), **COLUMNS}
+    used = [name for name in dict.fromkeys((*COLUMNS, *metrics)) if name in recorded]
     rows = [(column, *(name.replace("_", " ") for name in used))]
     for row in sorted(slices, key=rank):
         own = row.metrics

@@ -1,7 +1,7 @@
 """The names of a recommender's metrics: keys of states, tags, and which values are better.
 
-A named task has a part of its own in keys and tags: `task/ctr/quality/lifetime` is the state of
-`recommender/ctr/auc/lifetime`.
+A named task has a part of its own in keys and tags: `task/ctr/quality/last_100` is the state of
+`recommender/ctr/auc/last_100`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -37,20 +37,81 @@ FEATURE: Final = "feature"
 CARDINALITY: Final = "cardinality"
 _TASK: Final = "task"
 
-JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
+
+class Metric(NamedTuple):
+    """A metric of a task; each has a tag for each window.
+
+    Attributes:
+        name: Its name.
+        detail: Whether it is recorded with `RecommenderMetrics(detail=True)` only.
+        judges: Whether it judges predictions: it is then NaN if the network predicts NaN, and a
+            column of a table of runs.
+    """
+
+    name: str
+    detail: bool = False
+    judges: bool = True
+
+
+METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
     "clicks": (
-        *("auc", "average_precision", "log_loss", "normalised_entropy"),
-        *("calibration", "calibration_error"),
-        *("calibration_free_entropy", "recalibrated_entropy", "entropy_of_clicks"),
+        Metric("auc"),
+        Metric("average_precision"),
+        Metric("log_loss"),
+        Metric("normalised_entropy"),
+        Metric("calibration"),
+        Metric("calibration_error", detail=True),
+        Metric("calibration_free_entropy", detail=True),
+        Metric("recalibrated_entropy", detail=True),
+        Metric("entropy_of_clicks", detail=True),
+        Metric("roc_error_bound", detail=True, judges=False),
+        Metric("original_calibration", judges=False),
+        Metric("click_rate", judges=False),
+        Metric("clicks", detail=True, judges=False),
+        Metric("examples", judges=False),
+        Metric("refused", judges=False),
     ),
-    "ratings": ("rmse", "mae", "bias", "xauc"),
-    "classes": ("accuracy", "log_loss"),
-    "retrieval": (),
-    "users": ("gauc", "gauc_by_user"),
-    "lists": ("pair_accuracy",),
+    "ratings": (
+        Metric("rmse"),
+        Metric("mae"),
+        Metric("bias"),
+        Metric("xauc"),
+        Metric("xauc_sampled_share", detail=True, judges=False),
+    ),
+    "classes": (Metric("accuracy"), Metric("log_loss")),
+    "retrieval": (
+        Metric("in_batch_candidates", detail=True, judges=False),
+        Metric("in_batch_examples", detail=True, judges=False),
+    ),
+    "users": (
+        Metric("gauc"),
+        Metric("gauc_by_user", detail=True),
+        Metric("grouped_users", detail=True, judges=False),
+        Metric("grouped_standard_error", detail=True, judges=False),
+        Metric("grouped_error_bound", detail=True, judges=False),
+    ),
+    "lists": (
+        Metric("pair_accuracy", detail=True),
+        Metric("lists_counted", detail=True, judges=False),
+        Metric("lists_standard_error", detail=True, judges=False),
+        Metric("lists_without_hit_share", detail=True, judges=False),
+        Metric("lists_sampled_share", detail=True, judges=False),
+        Metric("lists_too_long_share", detail=True, judges=False),
+    ),
+    "labels": (Metric("masked", judges=False), Metric("missing_labels", judges=False)),
 }
-"""The metrics that judge predictions, by kind of task, and those of its users and lists. Each has
-a tag for each window; it is NaN if the network predicts NaN, and a column of a table of runs."""
+"""The metrics by kind of task, and those of its users, its lists and its labels."""
+
+JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
+    kind: tuple(metric.name for metric in metrics if metric.judges)
+    for kind, metrics in METRICS.items()
+}
+"""The names of those that judge predictions."""
+
+DETAILED: Final = frozenset(
+    metric.name for metrics in METRICS.values() for metric in metrics if metric.detail
+)
+"""The names of those that are recorded with detail only."""
 
 AT_K: Final[Mapping[str, tuple[str, ...]]] = {
     "lists": ("ndcg_at_", "recall_at_", "precision_at_", "hit_rate_at_", "mrr_at_"),
@@ -59,7 +120,10 @@ AT_K: Final[Mapping[str, tuple[str, ...]]] = {
 """The beginnings of further names of such metrics, before the number of places."""
 
 OF_SLICES: Final = ("auc", "calibration", "accuracy", "rmse", "bias")
-"""The metrics of a slice that have tags, unless others are chosen."""
+"""The metrics of a slice, unless others are chosen."""
+
+OF_EACH_SLICE: Final = ("auc", "accuracy", "rmse")
+"""Those of them that have a tag for each slice by default; of the others, the worst one has."""
 
 JUDGED: Final = "|".join(
     (
@@ -71,19 +135,19 @@ JUDGED: Final = "|".join(
 
 GROUPS: Final = frozenset(
     (
-        *itertools.chain(*JUDGING.values()),
-        *("grouped_users", "grouped_standard_error", "grouped_error_bound"),
-        *("lists_counted", "lists_standard_error", "lists_sampled_share"),
-        *("lists_too_long_share", "lists_without_hit_share", "xauc_sampled_share"),
-        *("in_batch_candidates", "in_batch_examples"),
-        *("roc_error_bound", "original_calibration"),
-        *("clicks", "click_rate", "examples", "refused", "masked", "missing_labels"),
+        *(metric.name for metric in itertools.chain(*METRICS.values())),
         *("pr_curve", "reliability", "scores"),
         *("table", "throughput", "freshness", "host", "drift", "states", "slice", "feature"),
         "label_delay",
     )
 )
 """The first parts of tags after `PREFIX`. No task has one of these names."""
+
+_ALWAYS: Final = re.compile(
+    r"throughput/(?:samples_per_second|input_stall_share|step_seconds/p(?:50|99))"
+    r"|(?:freshness/lag_seconds|label_delay/seconds)/p(?:50|99)|freshness/undated"
+    r"|host/(?:rss_bytes|cpu_share)|drift/(?:psi|missing_share)/.*"
+)
 
 OF_TASK: Final = r"(?:(?!table/|slice/|feature/)[^/]+/)?"
 """A regular expression of the task in a tag, after `PREFIX`: the unnamed one, or any other."""
@@ -133,6 +197,11 @@ def group_with(metric: str) -> str:
     if metric.startswith((*JUDGING[LISTS], *AT_K[LISTS])):
         return LISTS
     return USERS if metric in JUDGING[USERS] else QUALITY
+
+
+def is_detail(name: str) -> bool:
+    """Whether a number of no task, by its tag after `PREFIX`, is recorded with detail only."""
+    return _ALWAYS.fullmatch(name) is None
 
 
 def quantile_tags(name: str, shares: Iterable[float], numbers: Iterable[float]) -> dict[str, float]:

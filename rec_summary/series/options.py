@@ -25,7 +25,7 @@ from rec_summary.series.text import printable, utc, valid
 
 TENSOR_FILES: Final = ("npy",)
 _FEWEST_POINTS: Final = 10
-_AUTOMATIC: Final = r"(?:/auto|/lifetime)?"  # added to tags by collectors and by metrics
+_AUTOMATIC: Final = r"(?:/auto|/lifetime|/last_\d+)?"  # added by collectors and by metrics
 
 
 SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -310,9 +310,9 @@ def compiled(pattern: str, what: str) -> re.Pattern[str]:
 def tags_named(name: str) -> str:
     """Returns a regular expression that finds something in the tags with a short name only.
 
-    A short name is a tag, or its last part or parts, where a trailing `/auto` or `/lifetime` does
-    not count: `loss` is `loss`, `loss/auto` and `eval/loss`, but neither `loss/x` nor `total_loss`;
-    `auc` is `recommender/auc/lifetime`.
+    A short name is a tag, or its last part or parts, where a trailing `/auto`, `/lifetime` or
+    `/last_<n>` does not count: `loss` is `loss`, `loss/auto` and `eval/loss`, but neither `loss/x`
+    nor `total_loss`; `auc` is `recommender/auc/last_100000`.
     """
     return rf"\A(?s:.*/)?{re.escape(name)}{_AUTOMATIC}\Z"
 

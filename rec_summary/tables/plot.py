@@ -52,8 +52,8 @@ _IMPORTANT: Final = (
     (tags_named("loss"), 1),
     (r"\Arecommender/auc/", 1),  # of the latest examples, if there are such windows
     (r"\Arecommender/calibration/", 1),
-    (r"\Arecommender/(?!table/)[^/]+/(?:auc|rmse)/lifetime\Z", 2),
-    (r"\Arecommender/(?!table/)[^/]+/calibration/lifetime\Z", 2),
+    (r"\Arecommender/(?!table/)[^/]+/(?:auc|rmse)/(?:last_\d+|lifetime)\Z", 2),
+    (r"\Arecommender/(?!table/)[^/]+/calibration/(?:last_\d+|lifetime)\Z", 2),
     (rf"{tags_named('learning_rate')}|\Alearning_rate/", 2),  # of several groups, the first two
     (r"\Aeval/", 2),
     (r"(?i)\A(?!rec_summary/|recommender/).*(?:loss|auc)", 2),

@@ -29,6 +29,7 @@ _EXPECTED: Final = (
     "a name, one of = != < <= > >= ~, and a value: `learning_rate<0.01`, `optimizer=Adam`, "
     "`network~Deep`"
 )
+_LIFETIME: Final = "/lifetime"  # the window of all examples
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,9 @@ def parse_filter(text: str) -> Filter:
 def column_of(name: str, known: Sequence[str]) -> str:
     """Returns the column that has a name, or the one tag that has it as its short name.
 
-    `auc` is the column `recommender/auc/lifetime`, `best/auc` the best value of it, and
-    `best_step/auc` the step of that one. A column that any run may have is empty if none has it.
+    `auc` is the column `recommender/auc/last_100000`, or `recommender/auc/lifetime` if it is there;
+    `best/auc` is the best value of it, and `best_step/auc` the step of that one. A column that any
+    run may have is empty if none has it.
 
     Raises:
         ArgumentError: There is no such column, or several; the message has similar names.
@@ -107,6 +109,8 @@ def column_of(name: str, known: Sequence[str]) -> str:
     short = re.compile(tags_named(metric))
     every = [(column, *_kind_and_metric(column)) for column in known]
     matching = [column for column, its_kind, tag in every if its_kind == kind and short.search(tag)]
+    of_all = [column for column in matching if column.endswith(_LIFETIME)]
+    matching = of_all or matching
     if len(matching) == 1:
         return matching[0]
     if name in OF_ANY_RUN and not matching:
@@ -119,7 +123,7 @@ def column_of(name: str, known: Sequence[str]) -> str:
 
 def short_names(known: Sequence[str]) -> dict[str, str]:
     """Returns the shortest name of each column by which `column_of` finds it."""
-    candidates = {name: list(_endings(name)) for name in known}
+    candidates = {name: list(_endings(name, known)) for name in known}
     counts = Counter(ending for endings in candidates.values() for ending in endings)
     return {
         name: next((ending for ending in endings if counts[ending] == 1), name)
@@ -127,10 +131,12 @@ def short_names(known: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _endings(name: str) -> Iterator[str]:
+def _endings(name: str, known: Sequence[str]) -> Iterator[str]:
     """Yields the short names of a tag, the shortest first, and the tag itself."""
     kind, tag = _kind_and_metric(name)
-    parts = re.sub("/(?:auto|lifetime)$", "", tag).split("/")
+    of_all = re.sub(r"/last_\d+$", _LIFETIME, tag)
+    shown = tag if kind + of_all in known else of_all
+    parts = re.sub("/(?:auto|lifetime)$", "", shown).split("/")
     for count in range(1, len(parts) + 1):
         yield kind + "/".join(parts[-count:])
     if len("/".join(parts)) < len(tag):

@@ -236,7 +236,11 @@ def test_what_cannot_be_printed_does_not_move_the_caret() -> None:
         ),
         (Pattern("ctr/loss"), ["ctr/loss", "a/ctr/loss/auto"], ["loss", "xctr/loss"]),
         (Pattern("loss/auto"), ["loss/auto", "x/loss/auto"], ["loss"]),
-        (Pattern("auc"), ["eval/auc", "recommender/auc/lifetime"], ["recommender/auc/last_100"]),
+        (
+            Pattern("auc"),
+            ["eval/auc", "recommender/auc/lifetime", "recommender/auc/last_100"],
+            ["recommender/auc/decayed_100", "recommender/auc/last_100/x"],
+        ),
         (Pattern("*loss*"), ["loss", "eval/loss/auto", "total_loss"], ["auc"]),
         (Pattern("loss*"), ["loss/auto"], ["eval/loss"]),
         (Pattern("w[0]"), ["w[0]", "w0"], ["w", "x/w0"]),

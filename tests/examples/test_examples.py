@@ -97,7 +97,7 @@ def test_what_each_program_shows_is_recorded(records):
     assert {"score", "item_embedding"} <= set(of(histograms, "custom_loop")["tag"])
     assert "score" in set(of(histograms, "wide_deep")["tag"])
     own = of(scalars, "two_optimizers").groupby("tag", observed=True)["value"].last()
-    assert own["recommender/examples/lifetime"] == 64 * STEPS
+    assert own["recommender/examples/last_100000"] == 64 * STEPS
     assert own["loss/penalty"] > 0
     assert own["gradients/norm/optimizer_w"] > 0
     assert own["gradients/update_ratio/embeddings"] > 0

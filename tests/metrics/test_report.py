@@ -88,7 +88,7 @@ def test_quality_is_its_parts_and_obeys_the_laws() -> None:
 
 def test_every_number_has_its_name() -> None:
     state = quality(1)
-    found = read({"quality/lifetime": state}, Detail(thresholds=5))
+    found = read({"quality/lifetime": state}, Detail())
     assert found.scalars["recommender/auc/lifetime"] == state.order.auc().value
     assert found.scalars["recommender/roc_error_bound/lifetime"] == 0.0
     assert found.scalars["recommender/log_loss/lifetime"] == state.loss.log_loss()
@@ -97,7 +97,7 @@ def test_every_number_has_its_name() -> None:
     area = score_quality.average_precision(state.order)
     assert found.scalars["recommender/average_precision/lifetime"] == area
     assert "recommender/original_calibration/lifetime" not in found.scalars
-    assert found.pr_curves["recommender/pr_curve/lifetime"].shape == (6, 5)
+    assert found.pr_curves["recommender/pr_curve/lifetime"].shape == (6, 129)
     edges, counts = found.histograms["recommender/scores/lifetime"]
     assert counts.sum() == 500
     assert len(counts) <= 64
@@ -210,7 +210,8 @@ def test_the_numbers_of_clicks() -> None:
     }
     entropies = score_quality.entropies(order)
     threshold = score_quality.threshold_at(order, 0.4)
-    assert numbers("quality/x", state, Detail(curves=False, brief=True)) == brief
+    only = {tag.removesuffix("/x") for tag in brief}
+    assert numbers("quality/x", state, Detail(curves=False, only=only)) == brief
     assert numbers("quality/x", state) == {
         **brief,
         "average_precision/x": score_quality.average_precision(order),
@@ -345,7 +346,10 @@ def test_the_numbers_of_tables_and_features() -> None:
     assert numbers("table/item", table) == named("", of_table)
     assert numbers("table_window/item", window) == named("window/", of_window)
     assert numbers("turnover/item", turnover, **both) == {**plain, **named("", of_turnover)}
-    assert numbers("turnover/item", turnover, **{"table/item": table}) == named("", of_table)
+    assert numbers("turnover/item", turnover, **{"table/item": table}) == {
+        **named("", of_table),
+        **named("", {"hashed_ids": hashed, "colliding_share": colliding}),
+    }
     assert numbers("turnover/item", IdTurnover(before), **both) == {
         **plain,
         **named("", dict(itertools.islice(of_turnover.items(), 2))),
@@ -367,9 +371,11 @@ def test_the_numbers_of_tables_and_features() -> None:
     whole = IdFrequency(FrequencyOptions(1000, sample_one_in=1))
     many = TableHealth(TouchedRows(TouchedOptions(1000)), whole)
     many.add(np.concatenate([np.arange(300), np.arange(100), np.full(5, 7)]))
-    found = read({"table/item": many}, Detail(top=3))
+    found = read({"table/item": many}, Detail())
     assert found.scalars["recommender/table/item/top_100_share"] == 205 / 405
-    assert found.tops["recommender/table/item/top_ids"][1].tolist() == [7, 2, 2]
+    counts = found.tops["recommender/table/item/top_ids"][1]
+    assert counts[:3].tolist() == [7, 2, 2]
+    assert len(counts) == 20
     outside = table_health(10)
     outside.add([99])
     assert not read({"table/item": outside}, Detail()).tops
@@ -381,7 +387,7 @@ def test_the_numbers_of_tables_and_features() -> None:
     norms = RowNorms(np.arange(2), 1)
     norms.snapshot([[3.0], [-3.0]])
     values = MetricValues()
-    read_rows(values, "item", norms, np.array([True, False]))
+    read_rows(values, "item", norms, np.array([True, False]), Detail())
     expected = {f"recommender/table/item/row_norm/{name}": 3.0 for name in shares}
     assert values.scalars == {**expected, "recommender/table/item/dead_share": 0.5}
     feature = FeatureCounts()

@@ -109,14 +109,15 @@ def main(whose: str, directory: str) -> None:
     if whose == "mindspore":
         from mindspore.train import SummaryCollector
     else:
-        from rec_summary import RecommenderMetrics, SummaryCollector
+        from rec_summary import Advanced, RecommenderMetrics, SummaryCollector
 
         more["recommender"] = RecommenderMetrics(
             predictions="rating/column",
             labels=lambda inputs, _: inputs[1].asnumpy() > 0.5,
             ids={"tenths": lambda inputs, _: (10 * inputs[1].asnumpy()).astype(np.int32)},
             report_steps=2,
-            detail_every=2,
+            detail=True,
+            advanced=Advanced(detail_every=2),
         )
 
     ms.set_context(mode=ms.GRAPH_MODE)

@@ -67,7 +67,7 @@ def test_without_a_choice_of_tags_what_matters_is_drawn() -> None:
     lines += [Line("run", tag, none.astype(np.int64), none) for tag in groups]
     drawn = {line.tag for line in important([line for line in lines if line.tag != tags[3]])}
     assert drawn & set(groups) == set(groups[:2])
-    heads = [f"recommender/{task}/auc/lifetime" for task in ("ctr", "cvr")]
+    heads = [f"recommender/{task}/auc/last_5000" for task in ("ctr", "cvr")]
     named = ["loss/auto", "learning_rate/auto", "eval/auc", *heads]
     lines = [Line("run", tag, none.astype(np.int64), none) for tag in (*others, *named)]
     assert {line.tag for line in important(lines)} == set(named)

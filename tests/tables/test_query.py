@@ -124,6 +124,18 @@ def test_a_task_of_a_recommender_is_part_of_a_short_name() -> None:
         column_of("auc", known)
 
 
+def test_of_several_windows_a_short_name_is_that_of_all_examples() -> None:
+    last = "recommender/auc/last_100"
+    assert column_of("auc", ["run", last]) == last
+    assert short_names(["run", last])[last] == "auc"
+    both = [last, *METRICS]
+    assert column_of("auc", both) == METRICS[1]
+    assert column_of("auc/last_100", both) == last
+    assert (short_names(both)[last], short_names(both)[METRICS[1]]) == ("last_100", "auc")
+    with pytest.raises(ArgumentError, match=r"auc/last_100, recommender/auc/last_200"):
+        column_of("auc", [last, "recommender/auc/last_200"])
+
+
 def test_a_column_of_that_name_comes_before_a_short_name() -> None:
     assert column_of("auc", [*METRICS, "auc"]) == "auc"
 

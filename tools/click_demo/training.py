@@ -166,9 +166,7 @@ def recommender_metrics() -> RecommenderMetrics:
         unknown_ids={"wide_cross": 0},
         features={"item": "item", "age_group": ("context", 0)},
         last=(20_000,),
-        half_lives=(50_000,),
         report_steps=100,  # the training is short
-        detail_every=5,
     )
 
 
@@ -190,9 +188,7 @@ def task_metrics(source: Source) -> RecommenderMetrics:
         hashed_ids=["wide_cross"],
         features={"item": "item", "age_group": ("context", 0)},
         last=(20_000,),
-        half_lives=(50_000,),
         report_steps=100,
-        detail_every=5,
     )
 
 

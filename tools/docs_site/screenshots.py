@@ -100,7 +100,7 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
         with Browser(width=1300, height=3900) as high:  # cards are drawn only where they are seen
             _slices(high, server, folder)
     with _server(tasks) as server, Browser(width=1250, height=900) as browser:
-        page = pages.Page("slice_table", "text&tagFilter=click/slice/genre/table/lifetime")
+        page = pages.Page("slice_table", "text&tagFilter=click/slice/genre/table/last_20000")
         pages.photograph(browser, server, page, ("Documentary", "calibration"), folder)
     _cut(folder / f"{page.name}.png", _TABLE)
 

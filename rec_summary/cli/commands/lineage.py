@@ -80,7 +80,7 @@ def lineage(
     SRC is a tree of record directories, or a URL; each run is a row. The loss is the mean of the
     last tenth of the recorded losses, at most 100. The column of a metric has its last value;
     best/auc is the best value of auc so far, and best_step/auc its step. You can name a metric by
-    its short name: auc is recommender/auc/lifetime. With --since, only values since then count.
+    its short name: auc is recommender/auc/last_100000. With --since, only values since then count.
     """
     from rec_summary.series.options import chosen_engine
     from rec_summary.series.overview.rows import rows

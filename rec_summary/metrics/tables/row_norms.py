@@ -20,10 +20,13 @@ from rec_summary.metrics.hashing import mix
 from rec_summary.metrics.state import State, Stored, to_array
 from rec_summary.metrics.tags import quantile_tags
 
+SAMPLED_ROWS: Final = 1024
+"""The most rows that are sampled of a table."""
+
 QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 
 
-def sample_rows(size: int, count: int = 1024) -> Integers:
+def sample_rows(size: int, count: int = SAMPLED_ROWS) -> Integers:
     """Returns the sampled rows of a table, ascending, (min(size, count),).
 
     One at random from each of `count` parts of equal size, because tables are often sorted by

@@ -68,12 +68,14 @@ class _Loaded(NamedTuple):
         record: Their record.
         states: The states.
         size: The size of their arrays, in bytes.
+        brief: Whether the rank records the most important metrics only.
     """
 
     recorded: RecordedStates
     record: Record
     states: dict[str, State]
     size: int
+    brief: bool
 
 
 class MergingState(Struct, forbid_unknown_fields=True):
@@ -198,6 +200,7 @@ class Merging:
             return None
         total: dict[str, State] = {}
         lost: set[str] = set()
+        brief = False
         origin: Record | None = None
         for rank, recorded in training.items():
             loaded = latest.get(rank)
@@ -215,7 +218,8 @@ class Merging:
             if origin is None or loaded.record.wall_time > origin.wall_time:
                 origin = loaded.record
             lost |= _lost(loaded.record)
-        readings = read(total, Detail())
+            brief = loaded.brief
+        readings = read(total, Detail(full=not brief))
         readings.scalars.update(dict.fromkeys(lost, math.nan))
         encoded = recommender_values(**vars(readings))
         if not encoded or origin is None:
@@ -293,12 +297,13 @@ def _lost(decoded: Record) -> set[str]:
     }
 
 
-def _states(decoded: Record) -> tuple[dict[str, State], int]:
-    """Returns the states of a record, and the size of their arrays in bytes."""
+def _states(decoded: Record) -> tuple[dict[str, State], int, bool]:
+    """Returns the states of a record, the bytes of their arrays, and whether it is brief."""
     for value in decoded.event.summary.value:
         if value.WhichOneof("value") == KIND:
             message: MetricStates = value.metric_states
             stored = unpack_states(message, MOST_STATES)
             size = sum(array.nbytes for _, arrays in stored.values() for array in arrays.values())
-            return {key: restore(kind, arrays) for key, (kind, arrays) in stored.items()}, size
-    return {}, 0
+            states = {key: restore(kind, arrays) for key, (kind, arrays) in stored.items()}
+            return states, size, message.brief
+    return {}, 0, False

@@ -46,15 +46,57 @@ _OF_ONE_TASK: Final = {
     "logits": False,
     "negative_rate": 1.0,
 }
-_LEAST: Final = {
-    **dict.fromkeys(
-        ("report_steps", "detail_every", "reference_examples", "sampled_rows", "top"), 1
-    ),
-    "thresholds": 2,
-    "user_cells": 2048,
-}
 _BINS: Final = "a power of two, 64 to 65,536"
-_SWITCHES: Final = ("throughput", "host", "resume")
+_SWITCHES: Final = ("throughput", "host", "resume", "detail")
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """Options that few need, for `RecommenderMetrics(advanced=Advanced(bins=4096))`.
+
+    Attributes:
+        bins: Half the number of cells of the score for the AUC and the curves, a power of two from
+            64 to 65,536. Cells adapt to the scores there are. Raise it if `troubles` says that the
+            AUC may be wrong.
+        user_cells: The cells of the sample of users, and the examples of the sample of lists, at
+            least 2,048: 32 bytes each.
+        precisions: Precisions, above 0 and at most 1. For each, the lowest threshold of the score
+            with this precision is recorded, and its recall.
+        detail_every: Reports from one detailed report to the next; the last report is always
+            detailed. A detailed report has curves, sampled rows, and the states for the merge of
+            ranks.
+        reference_examples: The number of the first examples of which the reference for drift is
+            built.
+        state_secs: The time between two writes of the state for a restart, in seconds.
+
+    Raises:
+        TypeError: An option has the wrong type.
+        ValueError: An option has an invalid value.
+    """
+
+    bins: int = 1024
+    user_cells: int = 16_384
+    precisions: Sequence[float] = ()
+    detail_every: int = 4
+    reference_examples: int = 10_000
+    state_secs: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Checks the options."""
+        check_type("bins", self.bins, int, _BINS)
+        if not 64 <= self.bins <= 65_536 or self.bins & (self.bins - 1):
+            raise ValueError(three_part("bins", self.bins, _BINS))
+        check_int("user_cells", self.user_cells, 2048)
+        shares = "a sequence of numbers above 0, at most 1"
+        precisions = check_elements("precisions", self.precisions, (int, float), shares)
+        is_share = all(0 < precision <= 1 for precision in precisions)
+        check_that(is_share, "precisions", precisions, shares)
+        object.__setattr__(self, "precisions", precisions)
+        for name in ("detail_every", "reference_examples"):
+            check_int(name, getattr(self, name), 1)
+        seconds = "a finite number of seconds, at least 0"
+        check_type("state_secs", self.state_secs, (int, float), seconds)
+        check_that(0 <= self.state_secs < float("inf"), "state_secs", self.state_secs, seconds)
 
 
 @dataclass(frozen=True)
@@ -95,15 +137,11 @@ class RecommenderMetrics:
         lists: Integer or string ids of the session or request that each example is a part of, for
             NDCG and other metrics of its list.
         k: The numbers of examples at the top of a list that its metrics are of.
-        precisions: Precisions, above 0 and at most 1. For each, the lowest threshold of the score
-            with this precision is recorded, and its recall.
         ids: The ids of the lookups in each embedding table, by the name of the table's parameter
             or a unique prefix of it, such as ``"item_embedding"``. They are integers, or strings
             if the table is open. A table that the network does not have gets no row norms.
         unknown_ids: By table, the id that stands for all unknown ids, or fills up rows.
         hashed_ids: The tables whose ids are hashes: their collisions are estimated.
-        sampled_rows: Sampled rows of each table.
-        top: The number of most frequent ids to record.
         event_times: The time of each example, in seconds since 1970.
         label_times: When the label of each example became known, in seconds since 1970: for the
             delay from the event to the label, and the metrics by the age of the label. It needs
@@ -112,22 +150,15 @@ class RecommenderMetrics:
             `Feature` with a default and a range. Integers are categories.
         reference: The reference file of an earlier run for drift; None builds the reference from
             the first examples of this run.
-        reference_examples: The number of these examples.
         last: Sizes of windows over the last examples, in examples of a rank.
         half_lives: Half-lives of decaying windows, in examples of a rank.
+        detail: Whether to record all metrics that `docs/recommender.md` lists, and those of all
+            examples (the window `lifetime`); otherwise only the most important ones.
         report_steps: Steps from one report to the next.
-        detail_every: Reports from one detailed report to the next; the last report is always
-            detailed. A detailed report has curves, histograms, frequent ids, sampled rows, and the
-            states for the merge of ranks.
-        bins: A power of two, 64 to 65,536: half the number of cells of the score for the AUC and
-            the curves. Cells adapt to the scores there are.
-        thresholds: Thresholds of PR curves.
-        user_cells: Cells of the sample of users, and examples of the sample of lists: 32 bytes
-            each.
         throughput: Whether to record throughput, the wait for data, and freshness.
         host: Whether to record memory and processor time; needs psutil.
-        state_secs: The time between two writes of the state for a restart, in seconds.
         resume: Whether a run continues from the state in its record directory.
+        advanced: Options that few need.
 
     Raises:
         TypeError: An option has the wrong type.
@@ -146,27 +177,20 @@ class RecommenderMetrics:
     event_times: Source | None = None
     features: Mapping[str, Source | Feature] = field(default_factory=dict)
     last: Sequence[int] = (100_000,)
-    half_lives: Sequence[int] = (100_000,)
+    half_lives: Sequence[int] = ()
+    detail: bool = False
     report_steps: int = 500
-    detail_every: int = 4
     reference: str | os.PathLike[str] | None = None
-    reference_examples: int = 10_000
-    bins: int = 1024
-    thresholds: int = 129
-    user_cells: int = 16_384
-    sampled_rows: int = 1024
-    top: int = 20
     throughput: bool = True
     host: bool = True
-    state_secs: float = 30.0
     resume: bool = True
     tasks: Mapping[str, Task] = field(default_factory=dict)
     slices: Mapping[str, Source | Slice] = field(default_factory=dict)
     lists: Source | None = None
     k: Sequence[int] = (10,)
     hashed_ids: Sequence[str] = ()
-    precisions: Sequence[float] = ()
     label_times: Source | None = None
+    advanced: Advanced = field(default_factory=Advanced)
 
     def __post_init__(self) -> None:
         """Checks the options."""
@@ -226,23 +250,14 @@ class RecommenderMetrics:
             check_that(LABEL_AGE not in slices, "a name of slices", LABEL_AGE, expected)
 
     def _check_numbers(self) -> None:
-        for name, least in _LEAST.items():
-            check_int(name, getattr(self, name), least)
+        check_int("report_steps", self.report_steps)
+        check_type("advanced", self.advanced, Advanced, "a rec_summary.Advanced")
         for name, least in _LEAST_SIZES.items():
             self._set(name, _check_sizes(name, getattr(self, name), least))
         self._set("k", _check_sizes("k", self.k, 1, MOST_K))
         check_that(len(self.k) <= MOST_PLACES, "k", f"{len(self.k)} ints", f"at most {MOST_PLACES}")
-        shares = "a sequence of numbers above 0, at most 1"
-        precisions = check_elements("precisions", self.precisions, (int, float), shares)
-        is_share = all(0 < precision <= 1 for precision in precisions)
-        check_that(is_share, "precisions", precisions, shares)
-        self._set("precisions", precisions)
-        check_type("bins", self.bins, int, _BINS)
-        if not 64 <= self.bins <= 65_536 or self.bins & (self.bins - 1):
-            raise ValueError(three_part("bins", self.bins, _BINS))
-        seconds = "a finite number of seconds, at least 0"
-        check_type("state_secs", self.state_secs, (int, float), seconds)
-        check_that(0 <= self.state_secs < float("inf"), "state_secs", self.state_secs, seconds)
+        windows = "one size or more, unless detail=True"
+        check_that(self.last or self.detail, "last", self.last, windows)
 
     def _check_combinations(self) -> None:
         for name, unset in _OF_ONE_TASK.items():

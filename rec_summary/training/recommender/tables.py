@@ -10,7 +10,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from rec_summary.arrays import Array
-from rec_summary.metrics.tables.row_norms import sample_rows
+from rec_summary.metrics.tables.row_norms import SAMPLED_ROWS, sample_rows
 from rec_summary.records.failures import Troubles
 from rec_summary.training.tensors import as_array, is_on_cpu
 
@@ -111,7 +111,10 @@ class RowSampler:
     """Reads the same few rows of each table each time, and never a whole table."""
 
     def __init__(
-        self, tables: Mapping[str, EmbeddingTable], count: int, troubles: Troubles
+        self,
+        tables: Mapping[str, EmbeddingTable],
+        troubles: Troubles,
+        count: int = SAMPLED_ROWS,
     ) -> None:
         """Chooses the rows, `count` of each table at most."""
         self._troubles = troubles

@@ -50,7 +50,7 @@ class RecommenderTelemetry:
         self._roles = Roles(options)
         self._aggregator: Aggregator | None = None
         self._reader: Reader | None = None
-        self._sampler = tables.RowSampler({}, options.sampled_rows, troubles)
+        self._sampler = tables.RowSampler({}, troubles)
         self._batches: list[StepInputs] = []
         self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
@@ -78,7 +78,7 @@ class RecommenderTelemetry:
         if self._aggregator is None:
             not_tables = tables.layer_weights(network) if network is not None else set()
             found = tables.find_tables(self._options.ids, parameters, self._troubles, not_tables)
-            self._sampler = tables.RowSampler(found, self._options.sampled_rows, self._troubles)
+            self._sampler = tables.RowSampler(found, self._troubles)
             self._aggregator = Aggregator(
                 self._options,
                 {name: table.size for name, table in found.items()},
@@ -142,7 +142,7 @@ class RecommenderTelemetry:
             self._queue(self._report(final=True))
 
     def _report(self, *, final: bool) -> ReportRequest:
-        detailed = final or self._reports % self._options.detail_every == 0
+        detailed = final or self._reports % self._options.advanced.detail_every == 0
         self._reports += 1
         rows: dict[str, tuple[Array, Array]] = {}
         if detailed:
@@ -160,7 +160,7 @@ class RecommenderTelemetry:
 
     def _is_detail_near(self, step: int) -> bool:
         """Whether the sampling of rows must begin now for the next detailed report."""
-        if self._reports % self._options.detail_every:
+        if self._reports % self._options.advanced.detail_every:
             return False
         left = self._options.report_steps - step % self._options.report_steps
         return left * _TABLES <= len(self._sampler.names)

@@ -13,7 +13,7 @@ import sys
 from mindspore import nn
 from mindspore.train import Callback
 
-from rec_summary import RecModel, RecommenderMetrics, SummaryCollector
+from rec_summary import Advanced, RecModel, RecommenderMetrics, SummaryCollector
 from tests.support.nets import ClickNet, batch_of_clicks, stream
 
 
@@ -40,7 +40,8 @@ def main(folder: str, steps: int, first: int) -> None:
         labels=lambda inputs, outputs: inputs[1],
         ids={"table": "fields"},
         report_steps=5,
-        state_secs=0,
+        detail=True,
+        advanced=Advanced(state_secs=0),
     )
     collector = SummaryCollector(folder, recommender=options)
 

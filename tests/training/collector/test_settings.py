@@ -25,7 +25,7 @@ from tests.support.nets import BATCH, ClickNet, Journal, bounded, click_model, s
 from tests.support.training_records import lineage, scalars, statuses
 
 STEPS = 4
-EXAMPLES = "recommender/examples/lifetime"
+EXAMPLES = "recommender/examples/last_100000"
 METRICS = RecommenderMetrics(
     predictions=lambda inputs, outputs: np.full(BATCH, 0.5, np.float32),
     labels=lambda inputs, outputs: np.arange(BATCH) % 2,

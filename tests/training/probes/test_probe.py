@@ -110,9 +110,9 @@ def test_metrics_of_a_step_with_two_optimizers_are_of_the_predictions_before_the
     losses = list(scalars(tmp_path, "loss/auto").values())
     assert len(losses) == 4
     mean = np.average(losses, weights=[8, 8, 8, 5])
-    [log_loss] = scalars(tmp_path, "recommender/log_loss/lifetime").values()
+    [log_loss] = scalars(tmp_path, "recommender/log_loss/last_100000").values()
     assert log_loss == pytest.approx(mean, rel=1e-5)
-    [examples] = scalars(tmp_path, "recommender/examples/lifetime").values()
+    [examples] = scalars(tmp_path, "recommender/examples/last_100000").values()
     assert examples == 29
     named = scalars(tmp_path, "loss/deep")
     assert list(named.values()) == pytest.approx([loss + 1 for loss in losses], rel=1e-5)
@@ -127,7 +127,7 @@ def test_without_a_collector_a_probe_is_no_part_of_the_network(tmp_path, mode):
     # The same network, with a collector: MindSpore compiles it again.
     collector = train(network, tmp_path, recommender=metrics())
     assert collector.troubles == {}
-    [examples] = scalars(tmp_path, "recommender/examples/lifetime").values()
+    [examples] = scalars(tmp_path, "recommender/examples/last_100000").values()
     assert examples == 29
     assert network.phase == "train"
     network(fields, label)

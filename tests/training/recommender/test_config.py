@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("mindspore")
 
-from rec_summary import RecommenderMetrics, SummaryCollector
+from rec_summary import Advanced, RecommenderMetrics, SummaryCollector
 
 
 def test_predictions_and_labels_are_enough() -> None:
@@ -52,11 +52,9 @@ def test_columns_may_be_chosen_by_position_name_and_function() -> None:
         ({"last": (8,)}, ValueError, "last"),
         ({"half_lives": (100, 100)}, ValueError, "half_lives"),
         ({"report_steps": 0}, ValueError, "report_steps"),
-        ({"detail_every": True}, TypeError, "detail_every"),
-        ({"bins": 1000}, ValueError, "bins"),
-        ({"thresholds": 1}, ValueError, "thresholds"),
-        ({"user_cells": 100}, ValueError, "user_cells"),
-        ({"state_secs": -1}, ValueError, "state_secs"),
+        ({"last": ()}, ValueError, "last"),
+        ({"detail": 1}, TypeError, "detail"),
+        ({"advanced": {"bins": 64}}, TypeError, "advanced"),
         ({"reference": 3}, TypeError, "reference"),
         ({"negative_rate": 0}, ValueError, "negative_rate"),
         ({"negative_rate": "1"}, TypeError, "negative_rate"),
@@ -67,6 +65,23 @@ def test_a_mistake_is_named_with_what_was_received(arguments, error, name) -> No
     with pytest.raises(error, match=r"Received: .*Expected: ") as caught:
         RecommenderMetrics(**arguments)
     assert name in str(caught.value).partition("Received")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "name"),
+    [
+        ({"bins": 1000}, ValueError, "bins"),
+        ({"user_cells": 100}, ValueError, "user_cells"),
+        ({"precisions": (0.5, 1.5)}, ValueError, "precisions"),
+        ({"precisions": 0.5}, TypeError, "precisions"),
+        ({"detail_every": True}, TypeError, "detail_every"),
+        ({"reference_examples": 0}, ValueError, "reference_examples"),
+        ({"state_secs": -1}, ValueError, "state_secs"),
+    ],
+)
+def test_a_mistake_in_an_advanced_option_is_named(arguments, error, name) -> None:
+    with pytest.raises(error, match=rf"{name} is invalid. Received: .*Expected: "):
+        Advanced(**arguments)
 
 
 def test_the_collector_takes_nothing_else(tmp_path) -> None:

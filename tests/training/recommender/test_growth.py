@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("mindspore")
 
-from rec_summary import Feature, RecommenderMetrics
+from rec_summary import Advanced, Feature, RecommenderMetrics
 from rec_summary.metrics.report import Detail, read
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.counting.states import RankMetrics
@@ -26,7 +26,8 @@ OPTIONS = RecommenderMetrics(
         "country": Feature("country", default="unknown"),
         "plain": "age",
     },
-    reference_examples=50,
+    detail=True,
+    advanced=Advanced(reference_examples=50),
     throughput=False,
     host=False,
 )
@@ -179,9 +180,9 @@ def test_a_restarted_rank_may_have_other_hashed_ids(hashed) -> None:
 
 def test_a_reference_of_another_number_of_examples_is_reported_and_the_rest_goes_on() -> None:
     troubles = Troubles()
-    rank = ranked_with(replace(OPTIONS, reference_examples=500), Troubles())
+    rank = ranked_with(replace(OPTIONS, advanced=Advanced(reference_examples=500)), Troubles())
     updated(rank, range(3))
-    second = ranked_with(replace(OPTIONS, reference_examples=1000), troubles)
+    second = ranked_with(replace(OPTIONS, advanced=Advanced(reference_examples=1000)), troubles)
     second.restore(rank.states(), rank.examples)
     assert second.examples == rank.examples
     assert troubles.counts == {"recommender metrics: the drift of an earlier run": 1}

@@ -23,7 +23,7 @@ OPTIONS = RecommenderMetrics(
     event_times="event",
     label_times="label",
     last=(),
-    half_lives=(),
+    detail=True,
     host=False,
 )
 

@@ -12,7 +12,7 @@ pytest.importorskip("sklearn")
 
 from sklearn import metrics
 
-from rec_summary import RecommenderMetrics, Task
+from rec_summary import Advanced, RecommenderMetrics, Task
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.state import kind_of, restore
 from rec_summary.records.failures import Troubles
@@ -20,7 +20,7 @@ from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
 
 BATCH = 32
-COMMON = {"last": (256,), "half_lives": (256,), "throughput": False, "host": False}
+COMMON = {"last": (256,), "half_lives": (256,), "detail": True, "throughput": False, "host": False}
 OPTIONS = RecommenderMetrics(
     tasks={
         "ctr": Task(predictions=1, labels=2, lists="session", mask=8),
@@ -29,7 +29,7 @@ OPTIONS = RecommenderMetrics(
         "tower": Task(predictions=7, kind="retrieval"),
     },
     k=(5, 1),
-    reference_examples=100,
+    advanced=Advanced(reference_examples=100),
     **COMMON,
 )
 SESSION = ("name", "session")
@@ -205,7 +205,9 @@ def test_mistakes_in_options_are_named() -> None:
 
 
 def test_thresholds_at_precisions_have_tags_and_names_that_no_task_has() -> None:
-    options = RecommenderMetrics(predictions=1, labels=2, precisions=(0.6, 0.999), **COMMON)
+    options = RecommenderMetrics(
+        predictions=1, labels=2, advanced=Advanced(precisions=(0.6, 0.999)), **COMMON
+    )
     rank = RankMetrics(options, {}, Troubles())
     rank.update(join([batch(seed) for seed in range(9)], rank.places, Troubles()))
     found = values_of(rank)
@@ -216,4 +218,4 @@ def test_thresholds_at_precisions_have_tags_and_names_that_no_task_has() -> None
             RecommenderMetrics(tasks={name: Task(1, 2)})
     for wrong in ((0,), (1.5,), 0.9):
         with pytest.raises((TypeError, ValueError), match="precisions is invalid"):
-            RecommenderMetrics(predictions=1, labels=2, precisions=wrong)
+            Advanced(precisions=wrong)

@@ -48,7 +48,7 @@ SLICES = MappingProxyType(
     }
 )
 OPTIONS = RecommenderMetrics(
-    tasks=TASKS, slices=SLICES, last=(1200,), half_lives=(), throughput=False, host=False
+    tasks=TASKS, slices=SLICES, last=(1200,), detail=True, throughput=False, host=False
 )
 
 
@@ -156,6 +156,7 @@ EVERY_METRIC = RecommenderMetrics(
     k=(5,),
     last=(1200,),
     half_lives=(640,),
+    detail=True,
     throughput=False,
     host=False,
 )
@@ -289,7 +290,7 @@ def test_slices_of_too_many_values_show_the_frequent_ones_and_the_rest() -> None
     shown = {tag.split("/")[2] for tag in values.scalars if "/slice/user=" in tag}
     assert len(shown) == 3
     assert "user=other" in shown
-    assert len(values.tables["recommender/slice/user/table/lifetime"]) == 1 + 5 + 1
+    assert len(values.tables["recommender/slice/user/table/last_100000"]) == 1 + 5 + 1
 
 
 def names_of(options: Slice, values: np.ndarray, seen: SeenCounts | None = None) -> list[str]:

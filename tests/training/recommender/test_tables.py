@@ -103,7 +103,7 @@ def test_a_name_that_no_table_has_is_reported(name: str) -> None:
 
 def test_rows_are_copies_of_the_same_ones_each_time() -> None:
     troubles, every = Troubles(), parameters()
-    sampler = RowSampler(find_tables(["item"], every, troubles), 100, troubles)
+    sampler = RowSampler(find_tables(["item"], every, troubles), troubles, 100)
     rows, before = sampler.take(["item"])["item"]
     assert before.shape == (100, 4)
     table = next(each for each in every if each.name == "item.embedding_table")
@@ -128,7 +128,7 @@ def test_rows_of_a_map_are_those_of_the_first_ids_and_a_device_without_lookup_is
     found = find_tables(["map"], [table], troubles)
     assert found["map"].parameter is not None
     assert found["map"].size is None
-    sampler = RowSampler(found, 3, troubles)
+    sampler = RowSampler(found, troubles, 3)
     assert sampler.open_tables == ["map"]
     sampler.choose("map", np.array([[9, 5], [5, -1]]))
     assert sampler.open_tables == []

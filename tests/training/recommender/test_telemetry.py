@@ -17,7 +17,7 @@ import mindspore
 from mindspore import Tensor, nn, ops
 from mindspore.train import Callback, Model
 
-from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, Task, TrainStep
+from rec_summary import Advanced, RecModel, RecommenderMetrics, SummaryCollector, Task, TrainStep
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.throughput import Throughput
 from rec_summary.metrics.windows import LastExamples
@@ -115,7 +115,7 @@ def assert_quality(folder, seen, steps=STEPS):
         "examples": (len(scores), 0),
     }
     for name, (value, error) in expected.items():
-        found = scalars(folder, f"recommender/{name}/lifetime")
+        found = scalars(folder, f"recommender/{name}/last_100000")
         assert found[steps] == pytest.approx(value, abs=error), name
 
 
@@ -124,7 +124,7 @@ def test_quality_is_that_of_the_predictions_of_each_batch(mode, tmp_path, of_min
     options = RecommenderMetrics(predictions=1, labels=2, report_steps=10)
     collector, seen = train(tmp_path, options, of_mindspore=of_mindspore)
     assert set(collector.troubles) <= {"no graph in PyNative mode"}  # PyNative mode has none
-    assert sorted(scalars(tmp_path, "recommender/auc/lifetime")) == [10, 20, STEPS]
+    assert sorted(scalars(tmp_path, "recommender/auc/last_100000")) == [10, 20, STEPS]
     assert_quality(tmp_path, seen)
 
 
@@ -208,7 +208,7 @@ def test_weights_that_lose_digits_are_reported(weight, warned) -> None:
 
 
 def test_the_first_step_has_no_part_in_the_pace(tmp_path) -> None:
-    train(tmp_path, RecommenderMetrics(report_steps=1), steps=2)
+    train(tmp_path, RecommenderMetrics(report_steps=1, detail=True), steps=2)
     assert list(scalars(tmp_path, "recommender/throughput/steps_per_second")) == [2]
 
 
@@ -256,9 +256,8 @@ def test_a_network_that_turns_nan_does_not_leave_its_last_auc(tmp_path, task, na
     options = RecommenderMetrics(predictions=scores, labels=2, report_steps=10, task=task)
     train(tmp_path, options)
     for name in names:
-        for window in ("lifetime", "last_100000"):
-            found = scalars(tmp_path, f"recommender/{name}/{window}")
-            assert [math.isnan(value) for value in found.values()] == [False, True, True], name
+        found = scalars(tmp_path, f"recommender/{name}/last_100000")
+        assert [math.isnan(value) for value in found.values()] == [False, True, True], name
 
 
 def test_without_batches_the_message_says_what_to_do(tmp_path, caplog) -> None:
@@ -279,7 +278,10 @@ def test_without_batches_the_message_says_what_to_do(tmp_path, caplog) -> None:
 
 def test_tables_are_counted_and_looked_at(tmp_path) -> None:
     options = RecommenderMetrics(
-        ids={"table": "fields", "first": (0, 0)}, unknown_ids={"table": 3}, report_steps=10
+        ids={"table": "fields", "first": (0, 0)},
+        unknown_ids={"table": 3},
+        report_steps=10,
+        detail=True,
     )
     collector, _ = train(tmp_path, options)
     fields = np.concatenate([batch_of_clicks(number)[0] for number in range(STEPS)])
@@ -311,7 +313,7 @@ def test_tables_are_counted_and_looked_at(tmp_path) -> None:
 
 def test_pace_and_freshness_are_recorded(tmp_path) -> None:
     options = RecommenderMetrics(
-        event_times=lambda inputs, outputs: np.full(8, 1000.0), report_steps=STEPS
+        event_times=lambda inputs, outputs: np.full(8, 1000.0), report_steps=STEPS, detail=True
     )
     train(tmp_path, options)
     assert scalars(tmp_path, "recommender/throughput/samples_per_second")[STEPS] > 0
@@ -347,11 +349,11 @@ def test_two_heads_are_two_tasks(mode, tmp_path) -> None:
     model.online_train(stream(), callbacks=[collector, seen])
     assert set(collector.troubles) <= {"no graph in PyNative mode"}  # PyNative mode has none
     clicked, bought, odds = (np.concatenate(each) for each in zip(*seen.clicks, strict=True))
-    found = scalars(tmp_path, "recommender/cvr/auc/lifetime")[STEPS]
+    found = scalars(tmp_path, "recommender/cvr/auc/last_100000")[STEPS]
     assert found == pytest.approx(exact_auc(odds[clicked == 1], bought[clicked == 1]), abs=1e-6)
-    masked = scalars(tmp_path, "recommender/cvr/masked/lifetime")[STEPS]
+    masked = scalars(tmp_path, "recommender/cvr/masked/last_100000")[STEPS]
     assert masked == np.count_nonzero(clicked == 0)
-    assert scalars(tmp_path, "recommender/ctr/examples/lifetime")[STEPS] == len(clicked)
+    assert scalars(tmp_path, "recommender/ctr/examples/last_100000")[STEPS] == len(clicked)
 
 
 class BothSeen(Journal):
@@ -370,11 +372,13 @@ class BothSeen(Journal):
 
 def test_drift_is_measured_against_what_an_earlier_run_has_kept(tmp_path) -> None:
     common = {"predictions": 1, "labels": 2, "features": {"field": (0, 0)}}
-    first = RecommenderMetrics(**common, reference_examples=80, report_steps=STEPS)
+    first = RecommenderMetrics(
+        **common, advanced=Advanced(reference_examples=80), report_steps=STEPS
+    )
     train(tmp_path / "first", first)
     assert scalars(tmp_path / "first", "recommender/drift/psi/label")[STEPS] >= 0
     kept = tmp_path / "first" / "recommender_rank_0.reference"
-    second = RecommenderMetrics(**common, reference=kept, report_steps=10)
+    second = RecommenderMetrics(**common, reference=kept, report_steps=10, detail=True)
     collector, seen = train(tmp_path / "second", second)
     assert collector.troubles == {}
     rates = scalars(tmp_path / "second", "recommender/drift/label_rate")
@@ -397,7 +401,7 @@ def test_a_second_training_goes_on_from_the_first(tmp_path, caplog) -> None:
         value.scalar_value
         for event in events(tmp_path / "records")
         for value in event.summary.value
-        if value.tag == "recommender/examples/lifetime"
+        if value.tag == "recommender/examples/last_100000"
     ]
     assert found == [80, 160, 192, 272]
 
@@ -412,12 +416,12 @@ def test_a_damaged_state_is_reported_and_ignored(tmp_path, damage) -> None:
     path.write_bytes({"cut": data[: len(data) // 2], "flipped": data, "empty": b""}[damage])
     collector, _ = train(tmp_path, options, steps=8)
     assert list(collector.troubles) == ["recommender metrics: the state of an earlier run"]
-    assert scalars(tmp_path, "recommender/examples/lifetime")[8] == 64
+    assert scalars(tmp_path, "recommender/examples/last_100000")[8] == 64
 
 
 @pytest.mark.parametrize("form", ["kind", "array", "window"])
 def test_a_state_of_another_form_is_reported_and_ignored(tmp_path, caplog, form) -> None:
-    options = RecommenderMetrics(predictions=1, labels=2, last=(64,))
+    options = RecommenderMetrics(predictions=1, labels=2, last=(64, 100_000))
     train(tmp_path, options)
     path = os.fspath(tmp_path / "recommender_rank_0.state")
     message = persistence.load(path)
@@ -435,7 +439,7 @@ def test_a_state_of_another_form_is_reported_and_ignored(tmp_path, caplog, form)
     assert collector.troubles == {"recommender metrics: the state of an earlier run": 1}
     expected = r" is not restored: .* is invalid\. Received: .*\. Expected: "
     assert re.search(re.escape(path) + expected, caplog.text)
-    assert scalars(tmp_path, "recommender/examples/lifetime")[8] == 64
+    assert scalars(tmp_path, "recommender/examples/last_100000")[8] == 64
 
 
 def test_a_state_with_other_settings_is_reported_and_ignored(tmp_path) -> None:
@@ -512,7 +516,7 @@ def test_errors_of_ratings(tmp_path) -> None:
     options = RecommenderMetrics(predictions=1, labels=2, task="ratings")
     _, seen = train(tmp_path, options)
     errors = np.concatenate(seen.scores).astype(np.float64) - np.concatenate(seen.labels)
-    rmse = scalars(tmp_path, "recommender/rmse/lifetime")[STEPS]
+    rmse = scalars(tmp_path, "recommender/rmse/last_100000")[STEPS]
     assert rmse == pytest.approx(math.sqrt(np.mean(errors**2)), rel=1e-6)
-    mae = scalars(tmp_path, "recommender/mae/lifetime")[STEPS]
+    mae = scalars(tmp_path, "recommender/mae/last_100000")[STEPS]
     assert mae == pytest.approx(np.mean(np.abs(errors)), rel=1e-6)

@@ -228,7 +228,6 @@ def _two_tasks(work: str) -> tuple[Callable[[int], None], Callable[[], None]]:
     options = RecommenderMetrics(
         tasks={name: Task(2 * at, 2 * at + 1) for at, name in enumerate(_TASKS)},
         last=(_WINDOW,),
-        half_lives=(),
         report_steps=_COMPUTED,
         throughput=False,
         host=False,

@@ -9,7 +9,7 @@ from mindspore import nn, ops
 from mindspore.common.initializer import Normal
 from mindspore.dataset import GeneratorDataset
 
-from rec_summary import RecModel, RecommenderMetrics, SummaryCollector
+from rec_summary import Advanced, RecModel, RecommenderMetrics, SummaryCollector
 
 USERS, ITEMS, BATCH, STEPS = 500, 800, 256, 900
 
@@ -56,7 +56,8 @@ metrics = RecommenderMetrics(
     unknown_ids={"item": 0},
     last=(25_600,),
     report_steps=100,
-    detail_every=1,
+    detail=True,
+    advanced=Advanced(detail_every=1),
 )
 model.train(
     1,

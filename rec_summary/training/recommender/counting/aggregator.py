@@ -14,7 +14,7 @@ from rec_summary._pb.summary_pb2 import MetricStates
 from rec_summary.arrays import Array
 from rec_summary.errors import RecSummaryError
 from rec_summary.metrics.host import HostMeter
-from rec_summary.metrics.report import Detail, MetricValues, read
+from rec_summary.metrics.report import MetricValues, read
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
@@ -103,7 +103,8 @@ class Aggregator:
             if request is None:
                 return b""
             event = self._event(request, repeated=request.step == self._last_step)
-            due = request.final or time.monotonic() - self._saved >= self._options.state_secs
+            elapsed = time.monotonic() - self._saved
+            due = request.final or elapsed >= self._options.advanced.state_secs
             if due and self._directory is not None:
                 self._saved = time.monotonic()
                 with self._troubles.attempt("recommender metrics: saving the state"):
@@ -115,19 +116,19 @@ class Aggregator:
 
         It has all mergeable states again, because the merge takes the last ones of a step.
         """
-        metrics, options = self._metrics, self._options
+        metrics = self._metrics
         for table, (rows, row_values) in request.rows.items():
             metrics.snapshot_rows(table, rows, row_values)
         if not repeated:
             self._states = metrics.end_interval()
         states = self._states
-        detail = Detail(request.detailed, options.thresholds, options.top)
+        detail = metrics.detail(curves=request.detailed)
         values = read(states, detail, metrics.attempt_report)
         if request.rows:
-            metrics.read_rows(values)
+            metrics.read_rows(values, detail)
         metrics.check_values(values)
         metrics.mark_lost(values)
-        values.put_all(self._host.report() if self._host is not None else {})
+        values.put_all(self._host.report() if self._host is not None else {}, detail)
         if repeated:
             # The merge reads from NaN that a quality is lost.
             scalars = {
@@ -169,6 +170,7 @@ class Aggregator:
             examples=self._metrics.examples,
             final=request.final,
             settings=self._metrics.settings,
+            brief=not self._options.detail,
         )
         return message.SerializeToString()
 

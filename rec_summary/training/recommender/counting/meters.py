@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary.arrays import Array
+from rec_summary.checks import LARGEST
 from rec_summary.metrics import tags
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import Drift, ReferenceBuilder
@@ -37,31 +38,38 @@ class TableMeter:
     """The ids and the sampled rows of a table.
 
     Attributes:
-        states: The total and the interval, what was there before it, and if they are known, the
-            ages of rows and the sampled rows.
+        states: The total and the sampled rows; with detail, also the interval, what was there
+            before it, and the ages of rows if they are known.
     """
 
     def __init__(self, name: str, size: int | None, options: RecommenderMetrics) -> None:
         """Starts empty; the table has so many rows, or is open (None)."""
         frequency = FrequencyOptions(size, options.unknown_ids.get(name))
-        if frequency.exact:  # with a counter for each row, it is cheap to count all ids
+        if not options.detail:  # only what is invalid is counted
+            frequency = replace(frequency, sample_one_in=LARGEST, exact_rows=0, width=16)
+        elif frequency.exact:  # with a counter for each row, it is cheap to count all ids
             frequency = replace(frequency, sample_one_in=1)
         touched = TouchedOptions(size, _EXACT_ROWS)
+        self._detail = options.detail
         self._hashed = name in options.hashed_ids and size is not None
+        groups = (tags.TABLE, tags.TABLE_WINDOW) if self._detail else (tags.TABLE,)
         self.states: dict[str, Any] = {
-            group: TableHealth(TouchedRows(touched), IdFrequency(frequency))
-            for group in (tags.TABLE, tags.TABLE_WINDOW)
+            group: TableHealth(TouchedRows(touched), IdFrequency(frequency)) for group in groups
         }
         self.begin()
-        if size and touched.exact:
-            self.states[tags.AGES] = RowAges(sample_rows(size, options.sampled_rows))
+        if self._detail and size and touched.exact:
+            self.states[tags.AGES] = RowAges(sample_rows(size))
 
     def begin(self) -> None:
         """Begins an interval with the rows of the total."""
-        self.states[tags.TURNOVER] = IdTurnover(self.states[tags.TABLE].touched, self._hashed)
+        if self._detail or self._hashed:
+            self.states[tags.TURNOVER] = IdTurnover(self.states[tags.TABLE].touched, self._hashed)
 
     def add(self, ids: Array, last: Array) -> None:
         """Counts the ids of many batches, the last of which has these."""
+        if not self._detail:
+            self.states[tags.TABLE].add(ids)
+            return
         self.states[tags.TABLE_WINDOW].add(ids)
         # The last batch of many: to find different ids costs as much as all else.
         self.states[tags.TURNOVER].add_batch(last)
@@ -79,9 +87,11 @@ class TableMeter:
         Args:
             examples: The number of examples of the rank so far.
         """
+        states = {group: state for group, state in self.states.items() if group != ROWS}
+        if not self._detail:
+            return states
         total, window = self.states[tags.TABLE], self.states[tags.TABLE_WINDOW]
         total.merge(window)
-        states = {group: state for group, state in self.states.items() if group != ROWS}
         if tags.AGES in states:
             ages = self.states[tags.AGES]
             ages.touch(window.touched.touched(ages.rows), examples)
@@ -94,13 +104,13 @@ class TableMeter:
 class FeatureMeter:
     """What is wrong with the values of a feature, and how many different ones there are."""
 
-    def __init__(self, feature: Feature) -> None:
-        """Starts empty."""
+    def __init__(self, feature: Feature, *, detail: bool = False) -> None:
+        """Starts empty; with detail, it counts different values."""
         self._feature = feature
-        self.states: dict[str, Any] = {
-            tags.FEATURE: FeatureCounts(),
-            tags.CARDINALITY: TouchedRows(TouchedOptions(None, precision=_PRECISION)),
-        }
+        self.states: dict[str, Any] = {tags.FEATURE: FeatureCounts()}
+        if detail:
+            options = TouchedOptions(None, precision=_PRECISION)
+            self.states[tags.CARDINALITY] = TouchedRows(options)
 
     def add(self, values: Array) -> None:
         """Counts values."""
@@ -109,7 +119,8 @@ class FeatureMeter:
             values = np.char.decode(values, "utf-8", "replace")
         feature = self._feature
         self.states[tags.FEATURE].add(values, feature.default, feature.low, feature.high)
-        self.states[tags.CARDINALITY].add(as_ids(values))
+        if tags.CARDINALITY in self.states:
+            self.states[tags.CARDINALITY].add(as_ids(values))
 
     def end_interval(self) -> dict[str, State]:
         """Returns the states of a report by group."""

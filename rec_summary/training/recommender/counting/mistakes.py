@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from rec_summary.arrays import Array, Flags
+from rec_summary.metrics.report import LARGEST_BOUND
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.inputs import role_of
@@ -25,7 +26,6 @@ _FEW: Final = 1000  # examples after which not all predictions are equal by chan
 _MANY: Final = 10_000  # examples after which equal labels are not chance
 _SORTED: Final = 1_000_000  # after which a stream brought a rare click
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
-_LARGEST_BOUND: Final = 0.01  # of the error of an AUC; about 0.001 for the default `bins`
 _ROWS: Final = 64  # of a matrix of scores, by which it is judged
 _LATEST: Final = 1e11  # seconds since 1970: no time of an event, but one in milliseconds
 _NEAR: Final = 0.25  # the difference of a mean prediction and a click rate, as a part of the rate
@@ -196,11 +196,11 @@ def auc_mistakes(task: str, scalars: Mapping[str, float], bins: int) -> Iterator
     Args:
         task: The name of the task; empty if it has none.
         scalars: The numbers of a report by tag.
-        bins: As of `RecommenderMetrics`.
+        bins: As of `Advanced`.
     """
     start = PREFIX + (f"{task}/" if task else "") + "roc_error_bound/"
     bound = max((number for tag, number in scalars.items() if tag.startswith(start)), default=0.0)
-    if bound > _LARGEST_BOUND:
+    if bound > LARGEST_BOUND:
         yield (
             f"it may be wrong by up to {bound:.2g}, as too many clicks and others share a cell of "
             f"the score: set bins above {bins:,}, or limit weights that are far above the others"

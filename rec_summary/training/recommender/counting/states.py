@@ -79,10 +79,12 @@ class RankMetrics:
         self._seen = {name: SeenCounts() for name, slice_ in self._slices.items() if slice_.new}
         # Features have a drift of their own; that of the unnamed task has them as well.
         names = dict.fromkeys(["", *self._tasks])
-        self._drifts = {name: DriftMeter(options.reference_examples) for name in names}
+        self._drifts = {name: DriftMeter(options.advanced.reference_examples) for name in names}
         self._tables = {name: TableMeter(name, size, options) for name, size in sizes.items()}
         features = columns_of("features", options.features, Feature)
-        self._features = {name: FeatureMeter(feature) for name, feature in features.items()}
+        self._features = {
+            name: FeatureMeter(feature, detail=options.detail) for name, feature in features.items()
+        }
         self._steps = self._begin_steps()
 
     @property
@@ -96,20 +98,20 @@ class RankMetrics:
             "logits": options.logits,
             "last": options.last,
             "half_lives": options.half_lives,
-            "bins": options.bins,
-            "user_cells": options.user_cells if has_users else 0,
+            "detail": options.detail,
+            "bins": options.advanced.bins,
+            "user_cells": options.advanced.user_cells if has_users else 0,
             "quality": options.predictions is not None,
             "tables": self._sizes,
             "unknown_ids": options.unknown_ids,
             "features": sorted(options.features),
-            "sampled_rows": options.sampled_rows,
         }
         if self._slices:
             parts["slices"] = {name: slice_.settings for name, slice_ in self._slices.items()}
         if any(task.lists is not None or task.kind in tags.AT_K for task in tasks):
-            parts.update(k=options.k, list_rows=options.user_cells)
-        if options.precisions:
-            parts["precisions"] = options.precisions
+            parts.update(k=options.k, list_rows=options.advanced.user_cells)
+        if options.advanced.precisions:
+            parts["precisions"] = options.advanced.precisions
         if options.negative_rate < 1:
             parts["negative_rate"] = options.negative_rate
         for name, task in options.tasks.items():
@@ -209,18 +211,23 @@ class RankMetrics:
         """Returns a context in which a failure costs a part of this task's report."""
         return self._troubles.attempt(f"recommender metrics: {inputs.role_of(task, 'report')}")
 
-    def read_rows(self, into: report.MetricValues) -> None:
+    def detail(self, *, curves: bool) -> report.Detail:
+        """Returns the detail of a report, with or without curves."""
+        sampled = {name for name, table in self._tables.items() if ROWS in table.states}
+        return report.Detail(curves, self._options.detail, sampled=sampled)
+
+    def read_rows(self, into: report.MetricValues, detail: report.Detail) -> None:
         """Adds the values of the sampled rows."""
         for name, table in self._tables.items():
             norms = table.states.get(ROWS)
             if norms is not None:
                 touched = table.states[tags.TABLE].touched.touched(norms.rows)
-                report.read_rows(into, name, norms, touched)
+                report.read_rows(into, name, norms, touched, detail)
 
     def check_values(self, values: report.MetricValues) -> None:
         """Reports the tasks whose AUC may have a large error."""
         for name in self._tasks:
-            mistakes = auc_mistakes(name, values.scalars, self._options.bins)
+            mistakes = auc_mistakes(name, values.scalars, self._options.advanced.bins)
             self._report(inputs.role_of(name, "AUC"), mistakes)
 
     def mark_lost(self, into: report.MetricValues) -> None:

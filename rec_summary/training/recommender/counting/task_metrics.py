@@ -109,10 +109,10 @@ class TaskMetrics:
         for group, empty in self._empty.items():
             # To scale the cells of users, or lists, in a decaying window would copy all of them.
             half_lives = options.half_lives if group == tags.QUALITY else ()
-            self._windows[group] = _windows(empty, options.last, half_lives)
+            self._windows[group] = _windows(empty, options, half_lives)
         self._left_out: dict[str, Window[Any]] = {}
         if task.mask is not None or task.missing is not None:
-            self._left_out = _windows(LabelCounts(), options.last)
+            self._left_out = _windows(LabelCounts(), options)
             self._windows[tags.LABELS] = self._left_out
         self._slices = slices_of(options)
         for column, slice_ in self._slices.items():
@@ -257,7 +257,8 @@ class TaskMetrics:
         groups = {self._task.kind: tags.QUALITY, "users": tags.USERS}
         if self._predicts_nan:
             groups["lists"] = tags.LISTS
-        judging = {kind: tags.judging(kind, self._options.k) for kind in groups}
+        detail = report.Detail(full=self._options.detail)
+        judging = {kind: filter(detail.has, tags.judging(kind, self._options.k)) for kind in groups}
         lost = report.MetricValues(
             {
                 f"{tags.PREFIX}{name}/{window}": math.nan
@@ -346,10 +347,13 @@ def _empty_states(
     task: Task, options: RecommenderMetrics, *, of_slice: bool = False
 ) -> dict[str, Any]:
     """Returns the empty states of a task, or smaller ones of its slices, by group."""
-    cells, rows = (_SLICE_CELLS,) * 2 if of_slice else (options.user_cells, _PAIR_ROWS)
+    cells, rows = (_SLICE_CELLS,) * 2 if of_slice else (options.advanced.user_cells, _PAIR_ROWS)
     states: dict[str, Any] = {}
     if task.kind == "clicks":
-        bins, precisions = (_SLICE_BINS, ()) if of_slice else (options.bins, options.precisions)
+        advanced = options.advanced
+        bins, precisions = (advanced.bins, advanced.precisions)
+        if of_slice:
+            bins, precisions = _SLICE_BINS, ()
         states[tags.QUALITY] = ClickQuality(bins, task.negative_rate, precisions)
     elif task.kind == "ratings":
         states[tags.QUALITY] = RatingErrors()
@@ -376,7 +380,7 @@ def _windows_of_slices(
     is_default = slices.metrics == tags.OF_SLICES
     empty = states[tags.QUALITY] if is_default else SliceState(slices.metrics, states)
     by_slice = Slices(empty, slices.most, slices.shown)
-    return _windows(by_slice, options.last, buckets=_SLICE_BUCKETS)
+    return _windows(by_slice, options, buckets=_SLICE_BUCKETS)
 
 
 def _softmax(scores: Array) -> Array:
@@ -386,10 +390,14 @@ def _softmax(scores: Array) -> Array:
 
 
 def _windows(
-    empty: Any, last: Sequence[int], half_lives: Sequence[int] = (), *, buckets: int = 16
+    empty: Any,
+    options: RecommenderMetrics,
+    half_lives: Sequence[int] = (),
+    *,
+    buckets: int = 16,
 ) -> dict[str, Window[Any]]:
     return {
-        "lifetime": Lifetime(empty),
-        **{f"last_{size}": LastExamples(empty, size, buckets) for size in last},
+        **({"lifetime": Lifetime(empty)} if options.detail else {}),
+        **{f"last_{size}": LastExamples(empty, size, buckets) for size in options.last},
         **{f"decayed_{size}": Decayed(empty, size) for size in half_lives},
     }

@@ -7,6 +7,7 @@ import math
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from tests.support.programs import PROGRAMS
 
 pytest.importorskip("mindspore")
 
-from rec_summary import RecommenderMetrics, export_tensorboard
+from rec_summary import Advanced, RecommenderMetrics, export_tensorboard
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.records.failures import Troubles
@@ -46,7 +47,8 @@ OPTIONS = RecommenderMetrics(
     half_lives=(100,),
     throughput=False,
     host=False,
-    user_cells=2048,
+    detail=True,
+    advanced=Advanced(user_cells=2048),
 )
 _PLACES = {
     ("output", 1): lambda random: random.random(BATCH).astype(np.float32),
@@ -63,9 +65,11 @@ def batch(seed: int) -> StepInputs:
     )
 
 
-def engine(folder: Path, rank: int = 0, rank_size: int = 1) -> tuple[Aggregator, Troubles]:
+def engine(
+    folder: Path, rank: int = 0, rank_size: int = 1, options: RecommenderMetrics = OPTIONS
+) -> tuple[Aggregator, Troubles]:
     troubles = Troubles()
-    return Aggregator(OPTIONS, {"table": ROWS}, str(folder), rank, rank_size, troubles), troubles
+    return Aggregator(options, {"table": ROWS}, str(folder), rank, rank_size, troubles), troubles
 
 
 def report(step: int, *, final: bool = False) -> ReportRequest:
@@ -154,6 +158,22 @@ def test_a_run_that_ends_at_a_report_merges_all_of_its_last_interval(tmp_path, d
     merged = read_all(tmp_path / "logs-two" / "run")
     assert "recommender_detail/table/table/window/ids" in {tag for tag, _ in merged}
     assert merged == read_all(tmp_path / "logs-one" / "run")
+
+
+def test_merged_ranks_have_the_tags_that_one_process_has_without_detail(tmp_path) -> None:
+    options = replace(OPTIONS, detail=False, half_lives=())
+    for name, size in (("one", 1), ("two", 2)):
+        engines = [engine(tmp_path / name, rank, size, options)[0] for rank in range(size)]
+        write_ranks(tmp_path / name / "run", engines, range(1, 11), final=True)
+        export_tensorboard(tmp_path / name, tmp_path / f"logs-{name}")
+    logs = (tmp_path / "logs-two" / "run", tmp_path / "logs-one" / "run")
+    merged, single = ({tag for tag, _ in read_all(log)} for log in logs)
+    assert merged == single
+    assert {tag.split("/")[-1] for tag in merged if "/auc/" in tag or "/gauc/" in tag} == {
+        "last_100"
+    }
+    assert "recommender_detail/table/table/touched_share" in merged
+    assert not any("gauc_by_user" in tag or "entropy_of_clicks" in tag for tag in merged)
 
 
 def test_a_training_that_begins_again_before_its_last_step_reports_that_step_again(

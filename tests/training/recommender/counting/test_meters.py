@@ -25,7 +25,7 @@ COUNTRIES = np.array(["DE", "", "unknown", "FR", "", "ü"])
     ids=["str", "bytes", "objects of str", "objects of bytes"],
 )
 def test_strings_are_counted_alike_in_every_kind_of_array(values) -> None:
-    meter = FeatureMeter(Feature("country", default="unknown"))
+    meter = FeatureMeter(Feature("country", default="unknown"), detail=True)
     meter.add(values)
     states = meter.end_interval()
     counts = states[tags.FEATURE]
@@ -48,7 +48,7 @@ def test_numbers_are_in_range_up_to_both_ends(dtype) -> None:
 
 
 def test_nan_is_missing_and_neither_out_of_range_nor_a_value() -> None:
-    meter = FeatureMeter(Feature("price", low=0))
+    meter = FeatureMeter(Feature("price", low=0), detail=True)
     meter.add(np.array([math.nan, 0.0, -0.0, 0.5, math.nan], np.float32))
     meter.add(np.array([0.5, 0.0]))  # the same in double precision
     states = meter.end_interval()
@@ -58,7 +58,7 @@ def test_nan_is_missing_and_neither_out_of_range_nor_a_value() -> None:
 
 
 def test_an_interval_begins_empty_and_different_values_are_of_all_intervals() -> None:
-    meter = FeatureMeter(Feature("age"))
+    meter = FeatureMeter(Feature("age"), detail=True)
     meter.add(np.array([1, 2]))
     first = meter.end_interval()
     meter.add(np.array([2, 3, 4]))

@@ -13,7 +13,7 @@ pytest.importorskip("mindspore")
 from mindspore import Tensor, float32, int32, nn, ops
 from mindspore.experimental import MapParameter
 
-from rec_summary import RecModel, RecommenderMetrics, Slice, SummaryCollector, Task
+from rec_summary import Advanced, RecModel, RecommenderMetrics, Slice, SummaryCollector, Task
 from rec_summary.metrics.report import Detail, read
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.counting import mistakes
@@ -100,7 +100,7 @@ def test_what_is_right_is_not_reported(caplog) -> None:
         ({"users": 0}, {"input_0": np.arange(9)}, "quality", "users of shape (36,) in 4 steps"),
         ({}, {"output_1": np.ones(())}, "quality", "a loss has one value for each step"),
         ({}, {"output_1": np.ones((SIZE, 2))}, "quality", "predictions of shape (12000, 2)"),
-        ({"bins": 64}, {}, "AUC", "set bins above 64, or limit weights"),
+        ({"advanced": Advanced(bins=64)}, {}, "AUC", "set bins above 64, or limit weights"),
         (
             {"slices": {"x": Slice("x", edges=(18, 30))}},
             {"x": np.array(["17"] * SIZE)},
@@ -165,7 +165,9 @@ def test_a_label_that_never_comes_is_not_one_in_milliseconds(caplog) -> None:
 
 
 def test_a_feature_that_cannot_be_read_costs_no_other_drift(caplog) -> None:
-    options = RecommenderMetrics(**OPTIONS, features={"x": "x"}, reference_examples=SIZE)
+    options = RecommenderMetrics(
+        **OPTIONS, features={"x": "x"}, advanced=Advanced(reference_examples=SIZE)
+    )
     assert list(said(caplog, options, x=np.full(SIZE, None))) == ["feature x"]
 
 
@@ -226,7 +228,7 @@ def test_a_column_that_ids_do_not_have_costs_no_other_report(tmp_path) -> None:
     model = RecModel(network, optimizer=nn.SGD(dense, 0.5), keep_outputs=True)
     model.online_train(stream(), callbacks=[collector, Journal(stop_after=8)])
     assert list(collector.troubles) == ["recommender metrics: table map"]
-    assert scalars(tmp_path, "recommender/examples/lifetime") == {8: 64}
+    assert scalars(tmp_path, "recommender/examples/last_100000") == {8: 64}
 
 
 def test_predictions_and_labels_are_not_the_same() -> None:

@@ -13,7 +13,7 @@ pytest.importorskip("sklearn")
 
 from sklearn import metrics
 
-from rec_summary import RecommenderMetrics, Task, export_tensorboard
+from rec_summary import Advanced, RecommenderMetrics, Task, export_tensorboard
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.score_order import ScoreOrder
@@ -30,14 +30,17 @@ from tests.support.laws import assert_equal_states
 from tests.support.record_dirs import START
 
 BATCH, USERS = 64, 30
-COMMON = {"last": (512,), "half_lives": (512,), "throughput": False, "host": False}
+COMMON = {"last": (512,), "half_lives": (512,), "detail": True, "throughput": False, "host": False}
 TASKS = {
     "ctr": Task(predictions=1, labels=2, users=0),
     "cvr": Task(predictions=3, labels=4, mask=2, weights=5),
     "stars": Task(predictions=6, labels=7, missing=0, kind="ratings"),
 }
 OPTIONS = RecommenderMetrics(
-    tasks=TASKS, features={"genre": 1}, reference_examples=200, user_cells=2048, **COMMON
+    tasks=TASKS,
+    features={"genre": 1},
+    advanced=Advanced(reference_examples=200, user_cells=2048),
+    **COMMON,
 )
 
 
@@ -149,9 +152,13 @@ def test_the_metrics_of_each_task_are_those_of_scikit_learn() -> None:
 
 def test_a_named_task_has_the_values_of_an_unnamed_one() -> None:
     batches = [batch(seed) for seed in range(10)]
-    one = RecommenderMetrics(predictions=1, labels=2, users=0, reference_examples=100, **COMMON)
+    one = RecommenderMetrics(
+        predictions=1, labels=2, users=0, advanced=Advanced(reference_examples=100), **COMMON
+    )
     named = RecommenderMetrics(
-        tasks={"ctr": Task(predictions=1, labels=2, users=0)}, reference_examples=100, **COMMON
+        tasks={"ctr": Task(predictions=1, labels=2, users=0)},
+        advanced=Advanced(reference_examples=100),
+        **COMMON,
     )
     rank, plain, _ = counted(one, batches)
     _, of_task, _ = counted(named, batches)
