@@ -27,10 +27,9 @@ from rec_summary.records.remote import Url
 from rec_summary.series.new_records import NewRecords
 from rec_summary.tensorboard.event_files import run_exporter
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.provider import run_index
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.records_server import has_records
-from rec_summary.tensorboard.provider.run_index import RunIndex
+from rec_summary.tensorboard.provider.run_index import Pace, RunIndex
 from tests.faults.children import COMMAND, count, shown, start, wait_for_events
 from tests.faults.ledger import SLOW, Ledger, in_check_only, times
 from tests.support.crafted import run
@@ -57,8 +56,8 @@ def test_bytes_come_later_than_the_size(
 ) -> None:
     """First the size grows, then the bytes come, as where another host writes to NFS."""
     patient = functools.partial(NewRecords, patience=PATIENCE_SECS)  # a busy machine is late, too
-    for module in () if SLOW else (run_exporter, run_index):
-        monkeypatch.setattr(module, "NewRecords", patient)
+    if not SLOW:  # the export has no option for it
+        monkeypatch.setattr(run_exporter, "NewRecords", patient)
     fault = "bytes that come later than the size of their file"
     content = write_steps(tmp_path / "original").read_bytes()
     name = next((tmp_path / "original").glob("*_MS")).name
@@ -68,7 +67,8 @@ def test_bytes_come_later_than_the_size(
         path = tmp_path / str(seed) / "run" / name
         path.parent.mkdir(parents=True)
         path.write_bytes(content[: chance.randrange(len(content))])
-        index = RunIndex(str(path.parents[1]))
+        pace = Pace() if SLOW else Pace(patience=PATIENCE_SECS)
+        index = RunIndex(str(path.parents[1]), pace=pace)
         with Follower(path.parents[1], tmp_path / f"{seed}-logs") as follower:
             while path.stat().st_size < len(content) or path.read_bytes() != content:
                 there = path.stat().st_size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cProfile
 import math
 import os
 import shutil
@@ -22,6 +21,7 @@ from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import Pace, RunIndex
 from tests.support.boards import Pages, record_pages
+from tests.support.calls import calls_of
 from tests.support.corpus import states
 from tests.support.every_kind import every_kind
 from tests.support.record_dirs import (
@@ -471,9 +471,7 @@ def test_series_that_are_shown_otherwise_do_not_make_the_others_slow(tmp_path: P
         for first in range(0, len(records), at_once):
             with path.open("ab") as file:
                 file.writelines(records[first : first + at_once])
-            with cProfile.Profile() as profile:
-                index.poll()
-            calls += sum(each.callcount for each in profile.getstats())
+            calls += calls_of(index.poll).total()
         provider = RecordDataProvider(index)
         chosen = {"experiment_id": "", "plugin_name": "scalars"}
         found = provider.read_scalars(**chosen)["run"]
