@@ -103,10 +103,10 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         other: A provider whose runs are shown as well; None until it is ready.
     """
 
-    def __init__(self, index: RunIndex, other: Any = None) -> None:
+    def __init__(self, index: RunIndex) -> None:
         """Answers from an index, which someone keeps up to date."""
         self._index = index
-        self.other = other
+        self.other: Any = None
 
     def __str__(self) -> str:
         return f"RecordDataProvider({location(self._index.source)})"
