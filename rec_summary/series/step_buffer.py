@@ -87,14 +87,22 @@ class StepBuffer:
         step: The current step; None before the first one.
     """
 
-    def __init__(self, run: str, report: Report, state: BufferState | None = None) -> None:
+    def __init__(
+        self,
+        run: str,
+        report: Report,
+        state: BufferState | None = None,
+        most_series: int = MOST_SERIES,
+    ) -> None:
         """Creates an empty buffer, or continues where another buffer stopped.
 
         Args:
             run: The run's name, for notes.
             report: Takes problems, and the number of repetitions.
             state: What `state` of the other buffer returned.
+            most_series: How many series there may be; the values of others are skipped.
         """
+        self._most_series = most_series
         state = state or BufferState()
         self._run = run
         self._report = report
@@ -159,7 +167,7 @@ class StepBuffer:
             if first or self._recent:
                 return first + 1
             self._recent = None  # the first record decides
-        if len(last) + sum(key not in last for key in series) > MOST_SERIES:
+        if len(last) + sum(key not in last for key in series) > self._most_series:
             return len(batch)
         back = [
             span.first_row
@@ -206,8 +214,10 @@ class StepBuffer:
                 continue
             if kind in STEADY:
                 reached = last.get((kind, tag))
-                if reached is None and len(last) >= MOST_SERIES:
-                    what = f"a tag beyond the first {MOST_SERIES:,} of the run; skipped: {tag!r}"
+                if reached is None and len(last) >= self._most_series:
+                    what = (
+                        f"a tag beyond the first {self._most_series:,} of the run; skipped: {tag!r}"
+                    )
                     self._report.problem(record.path, record.offset, what)
                     continue
                 if not trained and reached is not None and reached > 0:

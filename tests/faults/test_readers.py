@@ -26,7 +26,7 @@ from rec_summary.records.remote import Url
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.records_server import has_records
-from rec_summary.tensorboard.provider.run_index import RunIndex
+from rec_summary.tensorboard.provider.run_index import Pace, RunIndex
 from tests.faults.children import COMMAND, count, shown, start, wait_for_events
 from tests.faults.ledger import Ledger, in_check_only, times
 from tests.support.crafted import run
@@ -59,7 +59,8 @@ def test_bytes_come_later_than_the_size(tmp_path: Path, ledger: Ledger) -> None:
         path = tmp_path / str(seed) / "run" / name
         path.parent.mkdir(parents=True)
         path.write_bytes(content[: chance.randrange(len(content))])
-        index = RunIndex(str(path.parents[1]))
+        pace = Pace() if SLOW else Pace(patience=PATIENCE_SECS)
+        index = RunIndex(str(path.parents[1]), pace=pace)
         with Follower(path.parents[1], tmp_path / f"{seed}-logs") as follower:
             while path.stat().st_size < len(content) or path.read_bytes() != content:
                 there = path.stat().st_size

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.framing import frame
-from rec_summary.series import step_buffer as module
 from rec_summary.series.batch import Batch, Record
 from rec_summary.series.blocks.scan import scan
 from rec_summary.series.report import Report
@@ -314,19 +313,17 @@ def test_many_records_at_a_time_give_what_they_give_one_by_one(
             payloads.append(bytes(event(step, *values).SerializeToString()))
         made.append(payloads)
     results = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MOST_SERIES", most_series)
-        for is_many in (False, True):
-            report, found = Report(), []
-            buffer = StepBuffer("run", report)
-            for number, payloads in enumerate(made):
-                for batch in batches(f"file {number}", payloads, is_many):
-                    found += places(buffer.add(batch))
-                if pauses:
-                    found += places(buffer.flush())
-            found += places(buffer.flush())
-            state = buffer.state()
-            results.append((found, state.step, sorted(state.passed), sorted(state.last), report))
+    for is_many in (False, True):
+        report, found = Report(), []
+        buffer = StepBuffer("run", report, most_series=most_series)
+        for number, payloads in enumerate(made):
+            for batch in batches(f"file {number}", payloads, is_many):
+                found += places(buffer.add(batch))
+            if pauses:
+                found += places(buffer.flush())
+        found += places(buffer.flush())
+        state = buffer.state()
+        results.append((found, state.step, sorted(state.passed), sorted(state.last), report))
     assert results[0] == results[1]
 
 

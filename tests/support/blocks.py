@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from rec_summary.errors import SourceError
 from rec_summary.series import event_reader as module
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support.record_dirs import summary_name, tree
+
+
+@contextlib.contextmanager
+def block_sizes(worth: int, block: int = 1 << 21) -> Iterator[None]:
+    """Has blocks of at least `worth` bytes, and one record, read as columns.
+
+    Which way a file is read changes nothing, so nobody can choose it but tests.
+    """
+    sizes = {"_WORTH_BYTES": worth, "_BLOCK_BYTES": block, "_FEWEST_RECORDS": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in sizes.items():
+            patch.setattr(module, name, size)
+        yield
 
 
 def exported(
@@ -19,20 +36,13 @@ def exported(
     """Exports in as many steps as there are contents, each with the ones before."""
     records, logs = base / "records", base / name
     records.mkdir(exist_ok=True)
-    names = ("_WORTH_BYTES", "_BLOCK_BYTES", "_FEWEST_RECORDS")
-    before = [getattr(module, name) for name in names]
-    for name, number in zip(names, (worth, 1000, 1), strict=True):
-        setattr(module, name, number)
-    try:
+    with block_sizes(worth, block=1000):
         for part in content:
             (records / summary_name()).write_bytes(part)
             try:
                 report: Any = export_tensorboard(records, logs, **options)
             except SourceError as error:  # not one record is left
                 report = str(error)
-    finally:
-        for name, number in zip(names, before, strict=True):
-            setattr(module, name, number)
     return {path: data for path, data in tree(logs).items() if path.endswith("rec_summary")}, report
 
 

@@ -22,7 +22,6 @@ from typing import Any, Final
 _LOCAL: Final = frozenset(
     ("bcachefs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs")
 )
-_MOUNTS: Final = "/proc/self/mountinfo"
 _EVENT: Final = struct.Struct("iIII")  # watch, what happened, cookie, length of the name
 _READ_BYTES: Final = 1 << 16
 _FULL: Final = "the others are polled (sysctl fs.inotify.max_user_watches allows more)"
@@ -41,8 +40,13 @@ logger = logging.getLogger("rec_summary")
 class DirectoryWatch:
     """Watches directories, each for its names and for the files in it."""
 
-    def __init__(self) -> None:
-        """Begins with no directory; the kernel is asked for the first one."""
+    def __init__(self, mounts: str = "/proc/self/mountinfo") -> None:
+        """Begins with no directory; the kernel is asked for the first one.
+
+        Args:
+            mounts: The file with the mounted file systems.
+        """
+        self._mounts = mounts
         self._library: Any = None
         self._fd = -1
         self._end: weakref.finalize[..., DirectoryWatch] | None = None  # closes the descriptor
@@ -143,7 +147,7 @@ class DirectoryWatch:
     def _can_watch(self, device: int) -> bool:
         """Whether only this machine writes to a file system, and there is an instance."""
         if device not in self._is_local:
-            self._is_local[device] = device in _local_devices()
+            self._is_local[device] = device in _local_devices(self._mounts)
             if self._is_local[device] and self._fd < 0:
                 self._open()
         return self._is_local[device] and self._fd >= 0
@@ -162,12 +166,12 @@ class DirectoryWatch:
         return b""
 
 
-def _local_devices() -> set[int]:
+def _local_devices(mounts: str) -> set[int]:
     """Returns the numbers of the file systems that only this machine writes to."""
     devices = set()
     with (
         contextlib.suppress(OSError, ValueError),
-        open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file,
+        open(mounts, encoding="utf-8", errors="surrogateescape") as file,
     ):
         for line in file:
             fields = line.split()

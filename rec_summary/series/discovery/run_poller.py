@@ -40,7 +40,6 @@ from rec_summary.series.discovery.directory_watch import DirectoryWatch
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
 _LIST_SECS: Final = 5.0  # a list of a URL takes a request for each thousand files
 _RESCAN_SECS: Final = 30.0  # not every file system reports that a directory has changed
-_MOST_CHECKED: Final = 300  # directories and files of a poll, unless more are written to
 _LONGEST_TURN: Final = 20  # polls of a very large tree
 _RECENT_SECS: Final = 60.0
 _WATCHED_TURN_SECS: Final = 600.0
@@ -77,23 +76,30 @@ class RunPoller:
     def __init__(
         self,
         source: str,
-        clock: Callable[[], float] = time.time,
+        *,
         noticed: Callable[[os.DirEntry[str]], None] = lambda entry: None,
+        clock: Callable[[], float] = time.time,
+        most_checked: int = 300,
+        watch: DirectoryWatch | None = None,
     ) -> None:
         """Creates a poller; nothing is read yet.
 
         Args:
             source: The tree; it need not exist yet.
-            clock: Returns the time that directories are stamped with, in seconds.
             noticed: Called with all that is in a local directory whenever it is listed.
+            clock: Returns the time that directories are stamped with, in seconds.
+            most_checked: How many directories and files a poll checks, unless more are written to.
+                A larger tree is watched.
+            watch: What a large tree is watched with; by default a new one.
         """
         self.source = path_or_url(source)
-        self._clock = clock
         self._noticed = noticed
+        self._clock = clock
+        self._most_checked = most_checked
         self._directories: dict[str, _Directory] = {}
-        self._watch = DirectoryWatch()
+        self._watch = DirectoryWatch() if watch is None else watch
         self._gone: list[str] = []  # paths that were runs
-        self._next_list = -math.inf  # when a URL is listed again, by the monotonic clock
+        self._listed = -math.inf  # when a URL was listed
         self._again: set[str] = set()  # the paths of runs
         self._recent: dict[str, float] = {}  # when something was last written to a run, by its path
         self._others: Iterator[str] = iter(())
@@ -161,10 +167,10 @@ class RunPoller:
 
     def _poll_url(self, url: Url) -> list[Run]:
         """Lists all files, at most every few seconds, and compares their sizes."""
-        now = time.monotonic()
-        if now < self._next_list:
+        now = self._clock()
+        if abs(now - self._listed) < _LIST_SECS:  # the clock can be set back
             return []
-        self._next_list = now + _LIST_SECS
+        self._listed = now
         try:
             runs = find_runs(url)
         except NotFoundError:
@@ -227,10 +233,10 @@ class RunPoller:
             return
         limit = self._clock() - _RECENT_SECS
         newest_first = sorted(self._recent, key=self._recent.__getitem__, reverse=True)
-        for path in newest_first[_MOST_CHECKED // 2 :]:
+        for path in newest_first[self._most_checked // 2 :]:
             if self._recent[path] < limit:
                 del self._recent[path]
-        turn = list(self._turn(max(_MOST_CHECKED // 2, self._checks // _LONGEST_TURN)))
+        turn = list(self._turn(max(self._most_checked // 2, self._checks // _LONGEST_TURN)))
         if not turn:
             self._others = iter([path for path in self._directories if path not in self._watch])
         # New runs appear in directories without records.
@@ -250,7 +256,7 @@ class RunPoller:
 
     @property
     def _is_large(self) -> bool:
-        return self._checks > _MOST_CHECKED
+        return self._checks > self._most_checked
 
     def _check(self, path: str, depth: int = 0) -> Iterator[str]:
         """Yields a directory and new ones below it; lists it again if need be."""

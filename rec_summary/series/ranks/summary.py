@@ -72,8 +72,7 @@ LAGGING_SECS: Final = 60.0
 """A rank that has recorded nothing for longer, while others have, lags."""
 
 _DERIVED: Final = (3, "")  # worse than every tag of a step time; the same in older states
-_MOST_VALUES: Final = 1 << 18  # of a measure that are not summarised yet
-_LEAST_COLUMNS: Final = 1024  # steps of them, or several together
+_MOST_RANKS: Final = 256  # of more, more values may wait
 _HISTORY: Final = 96  # columns
 _LAGGING_STEPS: Final = 3  # recorded ones: of slow steps, few come in a minute
 _FARTHEST: Final = 1 << 62  # steps
@@ -133,7 +132,7 @@ class RankTable(Struct, dict=True):
 
     width: Count = 1
     packed: bytes = field(default=b"", name="rows")
-    most = _LEAST_COLUMNS  # not annotated: it is not stored
+    most = 1024  # not annotated: it is not stored
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.width > _FARTHEST:
@@ -217,10 +216,17 @@ class Measure(Struct):
     def __post_init__(self) -> None:
         self.history.most = _HISTORY
 
-    def take(self, rank: int, starts: Integers, columns: Columns) -> None:
-        """Takes values of a rank, at least one, each with the number of restarts before it."""
+    def take(self, rank: int, starts: Integers, columns: Columns, most: int) -> None:
+        """Takes values of a rank, at least one.
+
+        Args:
+            rank: The rank.
+            starts: The number of restarts before each value.
+            columns: The values.
+            most: How many values of all ranks may wait.
+        """
         self.last[rank] = Reached(int(columns.steps[-1]), float(columns.wall_times[-1]))
-        self.waiting.most = max(_LEAST_COLUMNS, _MOST_VALUES // len(self.last))
+        self.waiting.most = most // min(len(self.last), _MOST_RANKS)
         rows = np.zeros(len(columns.steps), _ROW)
         rows["start"], rows["rank"], rows["count"] = starts, rank, 1
         rows["step"], rows["sum"] = columns.steps, columns.values
@@ -318,7 +324,10 @@ class RankSummary(Struct):
         measures: What is known of each measure, by its name.
         count: How many points there were.
         drawn: How many there were when pictures were drawn last.
+        most_waiting: How many values of a measure may wait until they are summarised.
     """
+
+    most_waiting = 1 << 18  # not annotated: it is not stored
 
     reached: dict[Rank, Reached] = {}
     restarts: Restarts = []
@@ -364,7 +373,8 @@ class RankSummary(Struct):
             last = own.last.get(rank)
             if last is not None:
                 self._compare(rank, last, columns)
-            own.take(rank, starts_at(self.restarts, columns.wall_times), columns)
+            starts = starts_at(self.restarts, columns.wall_times)
+            own.take(rank, starts, columns, self.most_waiting)
             if name == LOSS:
                 self._derive(rank, last, columns)
         highest = max(span.last_step for span in spans.values())
@@ -429,7 +439,8 @@ class RankSummary(Struct):
         if len(rising):
             seconds = durations[rising] / counts[rising]
             codes, ends = np.zeros(len(rising), np.int64), rising + 1
-            own.take(rank, starts[ends], Columns(("",), codes, steps[ends], walls[ends], seconds))
+            columns = Columns(("",), codes, steps[ends], walls[ends], seconds)
+            own.take(rank, starts[ends], columns, self.most_waiting)
 
 
 @functools.lru_cache(1024)

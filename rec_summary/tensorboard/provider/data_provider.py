@@ -103,11 +103,11 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         other: A provider whose runs are shown as well; None until it is ready.
     """
 
-    def __init__(self, index: RunIndex, other: Any = None, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, index: RunIndex, most_bytes: int = MOST_BYTES) -> None:
         """Answers from an index, which someone keeps up to date; at most so many bytes."""
         self._index = index
         self._most_bytes = most_bytes
-        self.other = other
+        self.other: Any = None
 
     def __str__(self) -> str:
         return f"RecordDataProvider({location(self._index.source)})"

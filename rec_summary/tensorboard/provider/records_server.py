@@ -16,9 +16,6 @@ from typing import Any, Final
 from rec_summary.records.format.names import parse_name
 
 _SERVERS: Final[list[Any]] = []  # a server ends when nothing refers to it
-_SEARCH_SECS: Final = 5.0
-_MOST_DIRECTORIES: Final = 1000  # of a search; they take a second on a network file system
-_MOST_NAMES: Final = 50_000
 _DEEPEST: Final = 64
 
 _SHOWN: Final = (
@@ -74,7 +71,9 @@ def serve_records(flags: Any) -> Any:
     return index
 
 
-def has_records(path: str, seconds: float = _SEARCH_SECS) -> bool:
+def has_records(
+    path: str, seconds: float = 5.0, most_directories: int = 1000, most_names: int = 50_000
+) -> bool:
     """Whether there is a record file below a local directory; links are not followed.
 
     Every TensorBoard waits for this, so the search is bounded: a directory that is larger or slower
@@ -83,10 +82,14 @@ def has_records(path: str, seconds: float = _SEARCH_SECS) -> bool:
     Args:
         path: The directory.
         seconds: How long to wait at most.
+        most_directories: How many are searched; so many take a second on a network file system.
+        most_names: How many names are looked at.
     """
     results: list[bool | None] = []
     # In a thread, since a call to a file system that does not answer never ends.
-    search = threading.Thread(target=lambda: results.append(_search(path)), daemon=True)
+    search = threading.Thread(
+        target=lambda: results.append(_search(path, most_directories, most_names)), daemon=True
+    )
     search.start()
     search.join(seconds)
     has = results[0] if results else None
@@ -98,7 +101,7 @@ def has_records(path: str, seconds: float = _SEARCH_SECS) -> bool:
     return bool(has)
 
 
-def _search(path: str) -> bool | None:
+def _search(path: str, most_directories: int, most_names: int) -> bool | None:
     """Returns whether there is a record file; None if none is among the first names."""
     waiting = collections.deque([(path, 0)])
     directories, names = 0, 0
@@ -108,7 +111,7 @@ def _search(path: str) -> bool | None:
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
             for entry in entries:
                 names += 1
-                if directories > _MOST_DIRECTORIES or names > _MOST_NAMES:
+                if directories > most_directories or names > most_names:
                     return None
                 if parse_name(entry.name) is not None and entry.is_file():
                     return True

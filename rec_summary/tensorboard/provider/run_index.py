@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import math
 import os
 import threading
 import time
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +29,13 @@ from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.exports.reading import compacted, continues
 from rec_summary.series.lineage import hyper_parameters
-from rec_summary.series.new_records import NewRecords, ReadPosition, boundary, newest_part
+from rec_summary.series.new_records import (
+    PATIENCE_SECS,
+    NewRecords,
+    ReadPosition,
+    boundary,
+    newest_part,
+)
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
@@ -44,24 +49,32 @@ from rec_summary.tensorboard.run_reader import ReadingState, RunReader
 
 logger = logging.getLogger("rec_summary")
 
-INTERVAL_SECS: Final = 0.25
+_INTERVAL_SECS: Final = 0.25
 _LONGEST_INTERVAL_SECS: Final = 0.75  # a record shows within a second
-_SHARE: Final = 100  # a poll without news takes at most one part in so many of the time
-_READING_SHARE: Final = 4
-_PORTION_SECS: Final = 0.1  # for which one run is read before the next
 _MOST_TRIES: Final = 2
 _SCANNED_RUNS: Final = 16  # at once; more are hardly faster
 _FEW_FILES: Final = 8
 _RESTING_SECS: Final = 60.0
 _SMALL: Final = 1 << 20  # bytes that are soon read again
-_LARGE: Final = 1 << 26  # bytes of a run that take so long that its newest files are shown first
-_NEWEST_BYTES: Final = 1 << 24  # at the end of a large run, which are shown first
 _NEWEST: Final = 8  # files whose time of modification is that of their run
-_KIND: Final = "lineage"
-_EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
-_TRAIN: Final = "train_lineage"
 _LONGEST_GROUP: Final = 200  # characters of the name of a group
-_GROUPS: Final = "group"  # the names of the TensorBoard runs of groups begin so
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much is read at a time.
+
+    Attributes:
+        portion_secs: For how long one run is read before the next, in seconds.
+        large: Bytes of a run that take so long that its newest files are shown first.
+        newest: Bytes at the end of a large run, which are shown first.
+        patience: How long to wait at damage in the newest file, in seconds.
+    """
+
+    portion_secs: float = 0.1
+    large: int = 1 << 26
+    newest: int = 1 << 24
+    patience: float = PATIENCE_SECS
 
 
 class _Loader(RunReader):
@@ -77,15 +90,16 @@ class _Loader(RunReader):
         names: Names,
         report: Report,
         scanned: Mapping[str, ScannedFile],
+        patience: float,
         *,
         several: bool,
-        x: str = STEP,
+        x: str,
     ) -> None:
         self._names = names
         self.outputs = ServedRuns(run, names, TargetNames(several, {}), report, x)
         self._x = x
         self._totals: dict[int, Totals] = {}  # by rank
-        records = NewRecords(report, scanned=scanned)
+        records = NewRecords(report, patience=patience, scanned=scanned)
         super().__init__(run, report, records)
         self._continue_from(ReadingState(), self.outputs, {})
 
@@ -127,7 +141,7 @@ class _Loader(RunReader):
             if not (is_first or self.outputs.shows(rank)):
                 continue
             home = self.outputs.session() if is_first else self.outputs.writer(rank)
-            home.put(self._state.reached, lineage.last_time, _KIND, [lineage_point(lineage)])
+            home.put(self._state.reached, lineage.last_time, "lineage", [lineage_point(lineage)])
         trained = [lineage for lineage in lineages.values() if lineage.describes_training]
         if trained:
             self.outputs.parameters = hyper_parameters(trained[0])
@@ -137,14 +151,14 @@ class _Loader(RunReader):
         if trained and abs(furthest) <= LAST_STEP:
             # With a step beyond, the page of hyper-parameters fails for all runs.
             points = session_points(run.name, trained[0], self._state.began)
-            self.outputs.session().put(0, trained[0].last_time, _KIND, points)
+            self.outputs.session().put(0, trained[0].last_time, "lineage", points)
         self._show_ranks(final=True)
         self.outputs.settle()
         return True
 
     def _take_lineage(self, rank: int, record: Record) -> None:
         super()._take_lineage(rank, record)
-        if record.kind == _TRAIN:
+        if record.kind == "train_lineage":
             self._totals.setdefault(rank, Totals()).take(record.event.train_lineage)
             with_totals = [totals for _, totals in sorted(self._totals.items()) if totals.known]
             self.outputs.totals = (with_totals or [self.outputs.totals])[0]
@@ -193,6 +207,7 @@ class RunIndex:
         ranks: str | None = None,
         group_by: str | None = None,
         x: str = STEP,
+        pace: Pace = Pace(),
     ) -> None:
         """Prepares; nothing is read before `poll` or `start`.
 
@@ -204,8 +219,10 @@ class RunIndex:
                 entry `group`. A group of several runs is shown as runs `group/<name>/mean`, `min`
                 and `max`.
             x: What series are shown over, `step` or `samples`.
+            pace: How much is read at a time.
         """
         self.source = source
+        self._pace = pace
         self._group_by = group_by or GROUP
         self._x = x
         self._groups: list[GroupRun] = []
@@ -266,8 +283,16 @@ class RunIndex:
 
     def poll(self) -> None:
         """Reads all that is new."""
+        for _ in self.portions():
+            pass
+
+    def portions(self) -> Iterator[Run]:
+        """Finds all that is new and reads it; yields the run of each portion after reading it.
+
+        Reading can be stopped there; what is left is read the next time.
+        """
         self._find()
-        self._read(math.inf)
+        yield from self._read()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -277,13 +302,17 @@ class RunIndex:
                 is_new = self._find() or bool(self._waiting)
                 polled = time.monotonic()
                 # Of a very large tree, more time goes into reading than into searching.
-                share = min(_READING_SHARE * (polled - begun), _LONGEST_INTERVAL_SECS)
-                self._read(polled + max(INTERVAL_SECS, share))
+                share = min(4 * (polled - begun), _LONGEST_INTERVAL_SECS)
+                until = polled + max(_INTERVAL_SECS, share)
+                with contextlib.closing(self._read()) as portions:
+                    for _ in portions:
+                        if time.monotonic() >= until:
+                            break
             except Exception as error:  # noqa: BLE001 - the next poll may succeed
                 self._fail(self.source, error)
             now = time.monotonic()
-            rest = 0.0 if is_new else (now - begun) * _SHARE
-            rest = min(max(INTERVAL_SECS, rest), _LONGEST_INTERVAL_SECS)
+            rest = 0.0 if is_new else (now - begun) * 100  # a poll takes one part in so many
+            rest = min(max(_INTERVAL_SECS, rest), _LONGEST_INTERVAL_SECS)
             self._stop.wait(max(begun + rest - now, 0.0))
 
     def _find(self) -> bool:
@@ -308,34 +337,34 @@ class RunIndex:
         return bool(changed)
 
     def _notice(self, entry: os.DirEntry[str]) -> None:
-        # TensorBoard's loaders follow links.
-        if _EVENT_FILE in entry.name or entry.is_symlink():
+        # TensorBoard has it in the names of event files, and its loaders follow links.
+        if "tfevents" in entry.name or entry.is_symlink():
             self.event_files.set()
 
-    def _read(self, until: float) -> None:
-        """Reads what waits, in portions, until a time of the monotonic clock."""
-        self._read_portions(until)
-        if self._has_changed:
-            self._has_changed = False
-            self._group()
-
-    def _read_portions(self, until: float) -> None:
-        while self._waiting:
-            waiting = sorted(self._waiting.values(), key=lambda entry: -entry.changed)
-            # Of a large run that is written to, something is read each time.
-            others = sorted(waiting[1:], key=lambda entry: entry.portions)
-            for number, entry in enumerate((waiting[0], *others)):
-                now = time.monotonic()
-                if now >= until or self._stop.is_set():
-                    return
-                if number % _SCANNED_RUNS == 1:
-                    self._scan_ahead(others[number - 1 :][:_SCANNED_RUNS])
-                if self._update(entry.run, min(now + _PORTION_SECS, until)):
-                    del self._waiting[entry.run.path]
-                    self._has_changed = True
-                    if time.time() - entry.changed > _RESTING_SECS and entry.run.nbytes < _SMALL:
-                        self._unload(entry.run.path)
-                entry.portions += 1
+    def _read(self) -> Generator[Run]:
+        """Reads what waits, in portions; yields the run of each."""
+        try:
+            while self._waiting:
+                waiting = sorted(self._waiting.values(), key=lambda entry: -entry.changed)
+                # Of a large run that is written to, something is read each time.
+                others = sorted(waiting[1:], key=lambda entry: entry.portions)
+                for number, entry in enumerate((waiting[0], *others)):
+                    if self._stop.is_set():
+                        return
+                    if number % _SCANNED_RUNS == 1:
+                        self._scan_ahead(others[number - 1 :][:_SCANNED_RUNS])
+                    entry.portions += 1
+                    if self._update(entry.run):
+                        del self._waiting[entry.run.path]
+                        self._has_changed = True
+                        rests = time.time() - entry.changed > _RESTING_SECS
+                        if rests and entry.run.nbytes < _SMALL:
+                            self._unload(entry.run.path)
+                    yield entry.run
+        finally:
+            if self._has_changed:
+                self._has_changed = False
+                self._group()
 
     def _group(self) -> None:
         """Makes the TensorBoard runs of groups again."""
@@ -352,7 +381,7 @@ class RunIndex:
             for group, runs in runs_of.items():
                 members = [shown[name].main() for name in runs]
                 for statistic, field in STATISTICS.items() if len(runs) > 1 else ():
-                    name = self._names.claim(f"{_GROUPS}/{group[:_LONGEST_GROUP]}/{statistic}")
+                    name = self._names.claim(f"group/{group[:_LONGEST_GROUP]}/{statistic}")
                     groups.append(GroupRun(name, members, field))
         self._groups = groups
 
@@ -368,9 +397,9 @@ class RunIndex:
         self._scanned.clear()
         self._scanned.update(scan_together(files))
 
-    def _update(self, run: Run, until: float) -> bool:
+    def _update(self, run: Run) -> bool:
         """Reads a portion of what is new in a run; returns whether that is all."""
-        path = run.path
+        path, until = run.path, time.monotonic() + self._pace.portion_secs
         try:
             for _ in range(_MOST_TRIES):
                 loader = self._loader_of(run)
@@ -403,27 +432,33 @@ class RunIndex:
         # What a small run's lineage states is seen while it is read.
         is_small = len(run.ranks) == 1 and run.nbytes < _SMALL
         several = several or (not is_small and is_parallel(run))
-        if path not in self._shown and run.nbytes > _LARGE:
+        if path not in self._shown and run.nbytes > self._pace.large:
             self._show_newest(run, several=several)
-        loader = _Loader(run, self._names, self.report, self._scanned, several=several, x=self._x)
+        loader = self._new_loader(run, self.report, self._scanned, several=several)
         self._loaders[path] = loader
         if not is_small:
             self._shown.setdefault(path, loader.outputs)
         return loader
 
+    def _new_loader(
+        self, run: Run, report: Report, scanned: Mapping[str, ScannedFile], *, several: bool
+    ) -> _Loader:
+        patience = self._pace.patience
+        return _Loader(run, self._names, report, scanned, patience, several=several, x=self._x)
+
     def _show_newest(self, run: Run, *, several: bool) -> None:
         """Shows the end of the newest summary files of each rank, until all has been read."""
-        begins = newest_part(run, _NEWEST_BYTES)
+        begins = newest_part(run, self._pace.newest)
         if not any(begins.values()):
             return
         files = (file for file in run.files if begins.get(file, 0) < file.nbytes)
         part = dataclasses.replace(run, files=tuple(files))
-        loader = _Loader(part, self._names, Report(), {}, several=several, x=self._x)
+        loader = self._new_loader(part, Report(), {}, several=several)
         try:
             for file in part.files:
                 if begins.get(file):
                     loader.begin_at(file, begins[file])
-            while not loader.update(part, time.monotonic() + _PORTION_SECS):
+            while not loader.update(part, time.monotonic() + self._pace.portion_secs):
                 if self._stop.is_set():
                     return
             self._shown[run.path] = loader.outputs

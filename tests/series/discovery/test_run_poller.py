@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import logging
@@ -7,30 +8,51 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rec_summary.records.reading.runs import DEEPEST, find_runs
 from rec_summary.records.remote import NotFoundError
-from rec_summary.series.discovery import directory_watch, run_poller
 from rec_summary.series.discovery.directory_watch import DirectoryWatch
 from rec_summary.series.discovery.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
-from tests.support.waiting import eventually
+from tests.support.stores import store_in_memory
 
 
 class Clock:
     """A clock that stands where it is put."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
 
     def __call__(self) -> float:
         return self.now
+
+
+class Watch(DirectoryWatch):
+    """Watches directories of given file systems, and notes which ones a poll checks.
+
+    Attributes:
+        checked: The directories of a large tree that were to be watched.
+    """
+
+    def __init__(self, path: Path, *devices: int, most: int = 1000) -> None:
+        self._path, self._most = path, most
+        self.checked: list[str] = []
+        self.mount(*devices)
+        super().__init__(str(path))
+
+    def mount(self, *devices: int) -> None:
+        """Says which file systems there are from now on."""
+        numbers = (f"{os.major(device)}:{os.minor(device)}" for device in devices)
+        self._path.write_text("".join(f"1 1 {each} / / rw - ext4 dev rw\n" for each in numbers))
+
+    def add(self, path: str, device: int) -> bool:
+        self.checked.append(path)
+        return len(self) < self._most and super().add(path, device)
 
 
 def names(watch: RunPoller) -> list[str]:
@@ -107,36 +129,33 @@ def test_directories_that_vanish_are_forgotten(
     assert watch.gone() == [str(source / "a" / "run")]
 
 
-def test_settled_directories_are_not_listed_again(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settled_directories_are_not_listed_again(source: Path) -> None:
     write_segment(source / "run", event(1, scalar("loss", 1)))
     for path in (source, source / "run"):
         os.utime(path, (100.0, 100.0))
-    clock = Clock()
-    clock.now = 200.0
-    watch = RunPoller(str(source), clock)
+    clock, listed = Clock(200.0), set()
+    watch = RunPoller(
+        str(source), clock=clock, noticed=lambda entry: listed.add(os.path.dirname(entry.path))
+    )
     names(watch)
-    listed: list[object] = []
-    scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+    listed.clear()
     names(watch)
-    assert listed == []
+    assert listed == set()
     clock.now += 31.0  # a file system may not tell
     names(watch)
-    assert len(listed) == 2
+    assert listed == {str(source), str(source / "run")}
+    listed.clear()
     write_segment(source / "run", event(2, scalar("loss", 1)))
     assert names(watch) == ["run"]
-    assert len(listed) == 3
+    assert listed == {str(source / "run")}
 
 
 def test_settled_directories_are_listed_again_when_the_clock_is_set_back(source: Path) -> None:
     """A file system may not say that a directory has changed."""
     write_segment(source / "run", event(1, scalar("loss", 1)))
-    clock = Clock()
-    clock.now = 10_000.0
+    clock = Clock(10_000.0)
     os.utime(source / "run", (100.0, 100.0))
-    watch = RunPoller(str(source), clock)
+    watch = RunPoller(str(source), clock=clock)
     assert names(watch) == ["run"]
     write_segment(source / "run", event(2, scalar("loss", 1)))
     os.utime(source / "run", (100.0, 100.0))
@@ -147,31 +166,25 @@ def test_settled_directories_are_listed_again_when_the_clock_is_set_back(source:
 
 def test_a_directory_that_has_just_changed_is_listed_again(source: Path) -> None:
     """Two changes within one tick of the clock leave the same time."""
-    clock = Clock()
     write_segment(source / "run", event(1, scalar("loss", 1)))
     os.utime(source / "run", (100.0, 100.0))
-    clock.now = 100.5
-    watch = RunPoller(str(source), clock)
+    watch = RunPoller(str(source), clock=Clock(100.5))
     names(watch)
     write_segment(source / "run", event(2, scalar("loss", 1)))
     os.utime(source / "run", (100.0, 100.0))
     assert names(watch) == ["run"]
 
 
-def test_of_the_files_of_one_writer_only_the_newest_is_looked_at(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for step in range(5):
-        write_segment(source / "run", event(step, scalar("loss", 1)))
+def test_of_the_files_of_one_writer_only_the_newest_is_looked_at(source: Path) -> None:
+    files = [write_segment(source / "run", event(step, scalar("loss", 1)))[0] for step in range(5)]
     for path in (source, source / "run"):
         os.utime(path, (100.0, 100.0))
     watch = RunPoller(str(source))
     names(watch)
-    sizes: list[str] = []
-    look = os.lstat
-    monkeypatch.setattr(os, "lstat", lambda path: sizes.append(path) or look(path))
-    assert names(watch) == []
-    assert len(sizes) == 2
+    for number, expected in ((0, []), (3, []), (4, ["run"])):
+        with files[number].open("ab") as file:
+            file.write(b"more")
+        assert names(watch) == expected
 
 
 def test_a_directory_that_is_gone_is_forgotten_with_all_below(source: Path) -> None:
@@ -237,21 +250,16 @@ def test_a_file_that_is_repaired_is_seen_and_a_run_can_be_asked_for_again(source
     assert names(watch) == []
 
 
-def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(source: Path) -> None:
     """Where nothing can be watched, as on a network file system."""
-    monkeypatch.setattr(directory_watch, "_local_devices", set)
-    monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
     files = []
     for number in range(20):
         written = write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
         for path in written:
             os.utime(path, (number * 7 % 20, number * 7 % 20))  # run_17 was written to last
         files.append(written[0])
-    checked = _checked(monkeypatch)
-    clock = Clock()
-    watch = RunPoller(str(source), clock)
+    clock, none = Clock(), Watch(source.parent / "mounts")
+    watch = RunPoller(str(source), clock=clock, most_checked=8, watch=none)
     assert len(names(watch)) == 20
     clock.now = 1e6
 
@@ -260,9 +268,9 @@ def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(
             file.write(b"more")
 
     def seen(most: int) -> list[str]:
-        checked.clear()
+        none.checked.clear()
         found = sorted(name for _ in range(most) for name in names(watch))
-        assert len(checked) <= most * 7  # the source, four runs, two in turn
+        assert len(none.checked) <= most * 7  # the source, four runs, two in turn
         return found
 
     for number in (17, 14, 11, 8):  # written to lately
@@ -292,57 +300,51 @@ def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(
     assert len(watch.runs()) == 20
 
 
-def _checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns a list that gets the directories that pollers check."""
-    checked: list[str] = []
-    check = RunPoller._check
-
-    def checking(poller: RunPoller, path: str, depth: int = 0) -> Iterator[str]:
-        checked.append(path)
-        return check(poller, path, depth)
-
-    monkeypatch.setattr(RunPoller, "_check", checking)
-    return checked
-
-
 class Watched:
     """A poller of a tree that is large enough to be watched, and is.
 
     Attributes:
+        clock: The time; it stands, so that directories have no turn.
+        watch: What the tree is watched with.
         poller: The poller.
     """
 
-    def __init__(self, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        if not DirectoryWatch().add(str(source.parent), source.stat().st_dev):
-            pytest.skip("this system does not report changes of this directory")
+    def __init__(self, source: Path) -> None:
         self._source = source
-        self._checked = _checked(monkeypatch)
-        monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
-        monkeypatch.setattr(run_poller, "_WATCHED_TURN_SECS", 1e9)
-        self.poller = RunPoller(str(source))
+        self.clock = Clock(time.time())
+        self.watch = Watch(source.parent / "mounts", source.stat().st_dev)
+        if not self.watch.add(str(source.parent), source.stat().st_dev):
+            pytest.skip("this system does not report changes of this directory")
+        self.watch.remove(str(source.parent))
+        self.poller = RunPoller(str(source), clock=self.clock, most_checked=8, watch=self.watch)
         for _ in range(100):
             if not self.poll() and set(self.checked) == {"."}:
-                return
-        if self.poller._watch._is_full:
+                break
+        if not self.is_complete:
             pytest.skip("this system does not allow enough watches")
-        pytest.fail("not all directories are watched")
 
     @property
     def checked(self) -> list[str]:
         """The directories that were checked since `poll` was called, below the source."""
-        return [os.path.relpath(path, self._source) for path in self._checked]
+        return [os.path.relpath(path, self._source) for path in self.watch.checked]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all directories are watched, but no links."""
+        directories = [path for path, *_ in os.walk(self._source) if not os.path.islink(path)]
+        return len(self.watch) == len(directories)
 
     def poll(self) -> list[str]:
-        self._checked.clear()
+        self.watch.checked.clear()
         return names(self.poller)
 
 
 @pytest.fixture
-def watched(source: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+def watched(source: Path) -> Watched:
     for number in range(20):
         path, _ = write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
         os.utime(path, (number, number))
-    return Watched(source, monkeypatch)
+    return Watched(source)
 
 
 def _grow(source: Path, name: str) -> None:
@@ -369,12 +371,10 @@ def test_of_a_watched_tree_only_what_changes_is_checked(source: Path, watched: W
     assert watched.checked == [".", "new/later"]
 
 
-def test_a_large_tree_that_has_no_records_yet_is_watched(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_tree_that_has_no_records_yet_is_watched(source: Path) -> None:
     for number in range(10):
         (source / f"run_{number}").mkdir(parents=True)
-    watched = Watched(source, monkeypatch)
+    watched = Watched(source)
     write_segment(source / "run_3", event(1, scalar("loss", 1)))
     assert watched.poll() == ["run_3"]
     assert watched.checked == [".", "run_3"]
@@ -415,7 +415,7 @@ def test_directories_of_a_watched_tree_that_are_moved_replaced_or_removed(
     shutil.rmtree(source / "run_04")
     assert watched.poll() == []
     assert set(watched.poller.gone()) == {str(source / "run_04"), str(source / "run_04/inside")}
-    assert len(watched.poller._watch) == len(watched.poller._directories)
+    assert watched.is_complete
 
 
 def test_directories_that_are_renamed_into_the_place_of_others(
@@ -436,7 +436,7 @@ def test_directories_that_are_renamed_into_the_place_of_others(
     for name in ("a/train", "b/train", "d/train"):
         _grow(source, name)
         assert watched.poll() == [name]
-    assert len(watched.poller._watch) == len(watched.poller._directories)
+    assert watched.is_complete
 
 
 def test_a_directory_that_cannot_be_listed_for_a_moment_is_found_again(
@@ -458,7 +458,7 @@ def test_a_directory_that_cannot_be_listed_for_a_moment_is_found_again(
 
     write_segment(source / "group" / "run", event(2, scalar("loss", 1)))
     with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", failing)
+        patch.setattr(os, "scandir", failing)  # too many open files would fail all directories
         assert watched.poll() == []
         assert watched.poll() == []
     path = source / "group" / "run"
@@ -468,34 +468,37 @@ def test_a_directory_that_cannot_be_listed_for_a_moment_is_found_again(
     assert watched.poll() == ["group/run"]
 
 
-def test_what_the_kernel_does_not_report_is_seen_in_turn(
-    source: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_kernel_does_not_report_is_seen_in_turn(source: Path, watched: Watched) -> None:
     [path] = (source / "run_03").glob("*summary*_MS")
     os.link(path, source.parent / "other")
     assert watched.poll() == []  # some kernels report that a file has one name more
     with (source.parent / "other").open("ab") as file:
         file.write(b"more")
     assert watched.poll() == []
-    monkeypatch.setattr(run_poller, "_WATCHED_TURN_SECS", 600.0)
-    mounts: list[set[int]] = []
-    local = directory_watch._local_devices()
-    monkeypatch.setattr(directory_watch, "_local_devices", lambda: mounts.append(local) or local)
-    begun = run_poller.time.time() + 60.0  # so that they are listed again
+    begun = watched.clock.now + 60.0  # so that they are listed again
     seen, checks = [], 0
     for later in range(0, 1300, 10):
-        watched.poller._clock = lambda later=later: begun + later  # type: ignore[misc]
+        watched.clock.now = begun + later
         seen += watched.poll()
         checks += len(watched.checked) - 1
     assert seen == ["run_03"]
     assert checks < 100  # not each directory at each poll
-    assert mounts  # which file systems are mounted is looked up again after each turn
+
+
+def test_which_file_systems_are_mounted_is_looked_up_after_each_turn(watched: Watched) -> None:
+    watched.watch.mount()
+    assert watched.poll() == []
+    assert watched.is_complete
+    for _ in range(50):
+        watched.clock.now += 30.0
+        watched.poll()
+    assert len(watched.watch) == 0
 
 
 def test_a_watch_of_a_directory_that_is_not_at_its_path_is_replaced(source: Path) -> None:
     for name in ("run/train", "new/train"):
         (source / name).mkdir(parents=True)
-    watch = DirectoryWatch()
+    watch, before = DirectoryWatch(), _inotify()
     device = source.stat().st_dev
     run, train = str(source / "run"), str(source / "run" / "train")
     if not watch.add(run, device) or not watch.add(train, device):
@@ -507,7 +510,8 @@ def test_a_watch_of_a_directory_that_is_not_at_its_path_is_replaced(source: Path
     assert len(watch) == 0
     (source / "old" / "later").mkdir()
     assert watch.changed() == set()  # nobody asks for that directory
-    assert "inotify wd:" not in Path(f"/proc/self/fdinfo/{watch._fd}").read_text()
+    kernel = Path("/proc/self/fdinfo")
+    assert not any("inotify wd:" in (kernel / each).read_text() for each in _inotify() - before)
 
 
 def test_a_directory_that_has_moved_is_watched_once_its_old_place_is_known_to_be_gone(
@@ -543,6 +547,7 @@ def test_a_system_that_allows_no_more_watches_is_named_once(
     with caplog.at_level(logging.INFO, logger="rec_summary"):
         assert not watch.add(str(source / "missing"), device)
         assert caplog.messages == []
+        # The limit of the system is not ours to exhaust.
         monkeypatch.setattr(watch._library, "inotify_add_watch", refused)
         for name in "ab":
             assert not watch.add(str(source / name), device)
@@ -551,29 +556,27 @@ def test_a_system_that_allows_no_more_watches_is_named_once(
     assert len(watch) == 1
 
 
-def test_a_mount_whose_name_is_no_text_hides_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mounts = tmp_path / "mountinfo"
+def test_a_mount_whose_name_is_no_text_hides_no_other(source: Path) -> None:
+    source.mkdir()
+    mounts, device = source.parent / "mounts", source.stat().st_dev
+    own = f"{os.major(device)}:{os.minor(device)}".encode()
     mounts.write_bytes(
-        b"30 1 8:1 / /data/\xff rw - ext4 /dev/sda1 rw\n31 1 8:2 / /logs rw - xfs /dev/sda2 rw\n"
+        b"30 1 8:1 / /data/\xff rw - ext4 /dev/sda1 rw\n31 1 %b / /logs rw - xfs dev rw\n" % own
     )
-    monkeypatch.setattr(directory_watch, "_MOUNTS", str(mounts))
-    assert directory_watch._local_devices() == {os.makedev(8, 1), os.makedev(8, 2)}
+    if not DirectoryWatch().add(str(source), device):
+        pytest.skip("this system does not report changes of this directory")
+    assert DirectoryWatch(str(mounts)).add(str(source), device)
 
 
-def test_which_file_systems_are_local_is_found_out_again(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_file_systems_are_local_is_found_out_again(source: Path) -> None:
     for name in "abc":
         (source / name).mkdir(parents=True)
-    watch = DirectoryWatch()
-    monkeypatch.setattr(directory_watch, "_local_devices", lambda: {1})
+    watch = Watch(source.parent / "mounts", 1)
     if not watch.add(str(source / "a"), 1):
         pytest.skip("this system does not report changes of this directory")
-    monkeypatch.setattr(directory_watch, "_local_devices", lambda: {2})
+    watch.mount(2)
     assert watch.add(str(source / "b"), 2)  # mounted later
-    assert watch.add(str(source / "c"), 1)
+    assert watch.add(str(source / "c"), 1)  # as far as is known
     watch.look_at_mounts()
     assert not watch.add(str(source / "a"), 1)
     assert str(source / "a") not in watch
@@ -582,23 +585,25 @@ def test_which_file_systems_are_local_is_found_out_again(
 
 def test_a_watch_that_is_closed_leaves_no_descriptor(source: Path) -> None:
     source.mkdir()
-    watch = DirectoryWatch()
+    watch, before = DirectoryWatch(), _inotify()
     if not watch.add(str(source), source.stat().st_dev):
         pytest.skip("this system does not report changes of this directory")
-    assert _is_inotify(watch._fd)
-    fd = watch._fd
+    assert len(_inotify() - before) == 1
     watch.close()
-    assert not _is_inotify(fd)
+    assert _inotify() <= before
     assert len(watch) == 0
     assert watch.changed() == set()
     watch.close()
 
 
-def _is_inotify(fd: int) -> bool:
-    try:
-        return "inotify" in os.readlink(f"/proc/self/fd/{fd}")
-    except FileNotFoundError:
-        return False
+def _inotify() -> set[str]:
+    """Returns the descriptors of this process through which directories are watched."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            if "inotify" in os.readlink(f"/proc/self/fd/{fd}"):
+                found.add(fd)
+    return found
 
 
 _ENDING = """
@@ -630,28 +635,26 @@ def test_a_watched_source_that_is_replaced_by_another_directory(
     shutil.rmtree(source)
     assert watched.poll() == []
     assert watched.poller.runs() == []
-    assert len(watched.poller._watch) == 0
+    assert len(watched.watch) == 0
     write_segment(source / "run", event(1, scalar("loss", 1)))
     assert watched.poll() == ["run"]
 
 
-def test_a_watched_source_that_is_a_link_to_another_tree_now(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watched_source_that_is_a_link_to_another_tree_now(source: Path) -> None:
     every = [f"run_{number}" for number in range(10)]
     for name in every:
         write_segment(source.parent / "first" / name, event(1, scalar("loss", 1)))
     shutil.copytree(source.parent / "first", source.parent / "second")
     shutil.rmtree(source.parent / "second" / every.pop())
     source.symlink_to(source.parent / "first")
-    watched = Watched(source, monkeypatch)
+    watched = Watched(source)
     source.unlink()
     source.symlink_to(source.parent / "second")
     assert watched.poll() == every
     assert watched.poller.gone()[-1] == str(source / "run_9")
     _grow(source, "run_7")
     assert watched.poll() == ["run_7"]
-    assert len(watched.poller._watch) == len(every)
+    assert watched.is_complete
 
 
 def test_links_in_a_watched_tree_are_not_followed(source: Path, watched: Watched) -> None:
@@ -686,17 +689,11 @@ def test_more_changes_than_the_kernel_keeps(source: Path, watched: Watched) -> N
         assert watched.poll() == [name]
 
 
-def test_directories_beyond_the_limit_of_watches_are_polled(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add = DirectoryWatch.add
-    monkeypatch.setattr(
-        DirectoryWatch, "add", lambda watch, *args: len(watch) < 5 and add(watch, *args)
-    )
-    monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
+def test_directories_beyond_the_limit_of_watches_are_polled(source: Path) -> None:
     for number in range(20):
         write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
-    poller = RunPoller(str(source))
+    watch = Watch(source.parent / "mounts", source.stat().st_dev, most=5)
+    poller = RunPoller(str(source), most_checked=8, watch=watch)
     assert len(names(poller)) == 20
     for number in range(20):
         _grow(source, f"run_{number:02}")
@@ -704,25 +701,17 @@ def test_directories_beyond_the_limit_of_watches_are_polled(
     assert found == [f"run_{number:02}" for number in range(20)]
 
 
-def test_each_directory_is_listed_once_by_the_first_look(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_directory_is_listed_once_by_the_first_look(source: Path) -> None:
     for name in ("a/one", "a/two", "b"):
         write_segment(source / name, event(1, scalar("loss", 1)))
     for path in (source, *source.rglob("*")):
         os.utime(path, (100.0, 100.0))  # so that it has settled
     listed: list[str] = []
-    scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
-    poller = RunPoller(str(source))
+    poller = RunPoller(str(source), noticed=lambda entry: listed.append(entry.path))
     assert [run.name for run in poller.find()] == ["a/one", "a/two", "b"]
     assert names(poller) == ["a/one", "a/two", "b"]
     assert names(poller) == []
-    directories = sorted(str(source / name) for name in ("", "a", "a/one", "a/two", "b"))
-    assert sorted(map(str, listed)) == directories
-    listed.clear()
-    assert [run.name for run in find_runs(source)] == ["a/one", "a/two", "b"]
-    assert sorted(map(str, listed)) == directories
+    assert sorted(listed) == sorted(map(str, source.rglob("*")))
 
 
 def test_what_cannot_be_found_is_an_error_of_find_only(source: Path) -> None:
@@ -734,75 +723,49 @@ def test_what_cannot_be_found_is_an_error_of_find_only(source: Path) -> None:
     assert names(poller) == ["run"]
 
 
-def test_few_directories_of_many_ranks_are_not_asked_for_each_file(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_directories_of_many_ranks_are_not_asked_for_each_file(source: Path) -> None:
     grown, _ = write_segment(source / "run", event(1, scalar("loss", 1)))
     for rank in range(1, 6):
         write_segment(source / "run", event(1, scalar("loss", 1)), rank=rank)
     for path in (source, source / "run"):
         os.utime(path, (100.0, 100.0))
-    device = os.stat(source).st_dev
-    monkeypatch.setattr(directory_watch, "_local_devices", lambda: {device})
-    monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
-    monkeypatch.setattr(run_poller, "_WATCHED_TURN_SECS", 1e9)
-    poller = RunPoller(str(source))
-    eventually(lambda: (names(poller), len(poller._watch)), lambda seen: seen == ([], 2))
-    asked: list[object] = []
-    lstat = os.lstat
-    monkeypatch.setattr(os, "lstat", lambda path: asked.append(path) or lstat(path))
-    assert names(poller) == []
-    assert asked == []
+    before, watched = _inotify(), Watched(source)
+    assert watched.poll() == []
+    assert watched.checked == ["."]
     with grown.open("ab") as file:
         file.write(b"more")
-    assert names(poller) == ["run"]
-    fd = poller._watch._fd
-    assert _is_inotify(fd)
-    poller.close()
-    assert not _is_inotify(fd)
+    assert watched.poll() == ["run"]
+    assert len(_inotify() - before) == 1
+    watched.poller.close()
+    assert _inotify() <= before
 
 
 class Store:
     """Record files at a URL, with a clock that stands where it is put.
 
     Attributes:
-        now: The monotonic time, in seconds.
+        clock: The time.
         files: The file system.
         poller: A poller of the URL.
-        lists: How often the files were listed.
-        error: Raised instead of a list of the files; None for a list.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.lists = 0.0, 0
-        self.error: Exception | None = None
-        self.files = pytest.importorskip("fsspec").filesystem("memory")
-        self.poller = RunPoller("memory://polled")
-        find = type(self.files).find
-
-        def listed(*args: Any, **options: Any) -> Any:
-            self.lists += 1
-            if self.error is not None:
-                raise self.error
-            return find(*args, **options)
-
-        monkeypatch.setattr(type(self.files), "find", listed)
-        monkeypatch.setattr(run_poller, "time", SimpleNamespace(monotonic=lambda: self.now))
+    def __init__(self) -> None:
+        self.files = store_in_memory()
+        self.clock = Clock()
+        self.poller = RunPoller(f"{self.files.protocol}://polled", clock=self.clock)
 
     def put(self, run: str, data: bytes) -> None:
         self.files.pipe_file(f"/polled/{run}/{summary_name()}", data)
 
     def poll(self) -> list[str]:
         """Polls after five seconds: then the files are listed again."""
-        self.now += 5.0
+        self.clock.now += 5.0
         return names(self.poller)
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    made = Store(monkeypatch)
-    yield made
-    made.files.store.clear()
+def store() -> Store:
+    return Store()
 
 
 def test_at_a_url_a_run_is_returned_when_it_is_new_has_grown_or_is_asked_for(store: Store) -> None:
@@ -824,7 +787,7 @@ def test_runs_that_are_removed_from_a_url_are_gone(store: Store) -> None:
     for name in "abc":
         store.put(name, b"1")
     store.poll()
-    root = "memory://polled"
+    root = f"{store.files.protocol}://polled"
     store.files.rm("/polled/b", recursive=True)
     assert store.poll() == []
     assert store.poller.gone() == [f"{root}/b"]
@@ -841,10 +804,10 @@ def test_a_url_is_listed_every_five_seconds(store: Store) -> None:
     store.put("a", b"1")
     assert names(store.poller) == ["a"]  # the first time at once
     store.put("b", b"1")
-    store.now = 4.9
-    assert (names(store.poller), store.lists) == ([], 1)
-    store.now = 5.0
-    assert (names(store.poller), store.lists) == (["b"], 2)
+    store.clock.now = 4.9
+    assert (names(store.poller), store.files.lists.count) == ([], 1)
+    store.clock.now = 5.0
+    assert (names(store.poller), store.files.lists.count) == (["b"], 2)
 
 
 def test_a_url_that_cannot_be_listed_for_a_while_is_one_warning_and_loses_no_run(
@@ -855,17 +818,17 @@ def test_a_url_that_cannot_be_listed_for_a_while_is_one_warning_and_loses_no_run
     store.poll()
     store.put("b", b"12")
     store.poller.again(store.poller.runs()[0])
-    store.error = ConnectionError("no answer")
+    store.files.lists.error = ConnectionError("no answer")
     assert (store.poll(), store.poll()) == ([], [])
     assert [run.name for run in store.poller.runs()] == ["a", "b"]
     assert store.poller.gone() == []
     [warning] = caplog.messages
     assert "the list of runs is not up to date, trying again" in warning
     assert "no answer" in warning
-    store.error = None
+    store.files.lists.error = None
     assert store.poll() == ["a", "b"]
     store.files.store.clear()
     for error in (ConnectionError("no answer"), None, ConnectionError("no answer")):
-        store.error = error
+        store.files.lists.error = error
         assert store.poll() == []
     assert len(caplog.messages) == 3  # it worked in between, though nothing was there

@@ -12,6 +12,7 @@ import pytest
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.discovery.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.stores import store_in_memory
 
 OPEN_FILES = 64
 RUNS = 80
@@ -49,22 +50,14 @@ def test_commands_need_few_open_files(source: Path, tmp_path: Path, command: Seq
     assert (done.returncode, "Too many" in done.stderr) == (0, False), done.stderr
 
 
-def test_a_store_is_listed_once_by_a_look(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import s3fs
-
-    store = s3fs.S3FileSystem()
+def test_a_store_is_listed_once_by_a_look() -> None:
+    store = store_in_memory()
     name = "events.out.events.summary.1700000000.0.host_MS"
-    store.pipe({f"{bucket}/records/run_{number}/{name}": b"" for number in range(20)})
-    listed: list[str] = []
-    listing = s3fs.S3FileSystem._iterdir
-
-    def counted(self: object, place: str, *args: object, **options: object) -> object:
-        listed.append(place)
-        return listing(self, place, *args, **options)
-
-    monkeypatch.setattr(s3fs.S3FileSystem, "_iterdir", counted)
-    assert len(find_runs(f"s3://{bucket}/records")) == 20
-    assert len(listed) == 1
-    poller = RunPoller(f"s3://{bucket}/records")
+    for number in range(20):
+        store.pipe_file(f"/records/run_{number}/{name}", b"")
+    url = f"{store.protocol}://records"
+    assert len(find_runs(url)) == 20
+    assert store.lists.count == 1
+    poller = RunPoller(url)
     assert len(poller.find()) == len(poller.poll()) == 20
-    assert len(listed) == 2
+    assert store.lists.count == 2

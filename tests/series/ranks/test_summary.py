@@ -416,16 +416,20 @@ def test_the_loss_is_that_of_the_training(tags, taken):
     assert [tags[int(number)] for number in found] == ([] if taken is None else [taken])
 
 
-def test_memory_is_bounded(monkeypatch):
+class FewWait(RankSummary):
+    most_waiting = 512
+
+
+class HardlyAnyWait(RankSummary):
+    most_waiting = 48
+
+
+def test_memory_is_bounded():
     """Of what waits for other ranks, neighbouring steps are joined."""
-    monkeypatch.setattr("rec_summary.series.ranks.summary._LEAST_COLUMNS", 16)
-    monkeypatch.setattr("rec_summary.series.ranks.summary._MOST_VALUES", 512)
-    summary, sizes = RankSummary(), []
+    summary, sizes = FewWait(), []
     for rank in range(12):
         give(summary, rank, [event(step, scalar("loss", step)) for step in range(1, 4000, 8)])
         sizes.append(summary.nbytes)
-        parts = [part for each in summary.measures.values() for part in each.waiting._parts]
-        assert summary.nbytes == sum(part.nbytes for part in parts)
     assert max(sizes) < 512 * 40 * 2 * 4
     found = points(summary)
     assert found
@@ -436,13 +440,14 @@ def test_memory_is_bounded(monkeypatch):
     assert history.values.shape[0] == 12
     assert history.values.shape[1] == len(found)
     assert summary.nbytes > history.values.nbytes
+    summary.pack()
+    tables = [table for each in summary.measures.values() for table in (each.waiting, each.history)]
+    assert summary.nbytes == sum(len(table.packed) for table in tables)
 
 
 @pytest.mark.parametrize("width", [2, 4])
-def test_joined_steps_have_the_mean_of_each_rank(monkeypatch, width):
-    monkeypatch.setattr("rec_summary.series.ranks.summary._LEAST_COLUMNS", 16)
-    monkeypatch.setattr("rec_summary.series.ranks.summary._MOST_VALUES", 32)
-    summary, steps = RankSummary(), range(16 * width)
+def test_joined_steps_have_the_mean_of_each_rank(width):
+    summary, steps = HardlyAnyWait(), range(16 * width)
     for rank in (0, 1, 2):
         give(summary, rank, [event(step, scalar("loss", step + rank)) for step in steps])
     found = [point for point in summary.points() if len(point.values) > 5 or not point.step]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series.runs import history
 from rec_summary.series.runs.history import History
+from tests.support.calls import calls_of
 from tests.support.corpus import STAMP, losses, put
 from tests.support.record_dirs import START, event, lineage, picture, train
 
@@ -42,10 +40,7 @@ def test_each_writer_of_several_ranks_has_its_own_files_and_last_steps(tmp_path:
         }
 
 
-def test_without_a_restart_files_are_decoded_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_restart_files_are_decoded_once(tmp_path: Path) -> None:
     put(tmp_path / "run", *losses(range(1, 400)))
     [run] = find_runs(tmp_path)
-    monkeypatch.setattr(history, "read_batches", lambda *_: pytest.fail("read"))
-    History(run)
+    assert calls_of(lambda: History(run))["open_binary"] == 1

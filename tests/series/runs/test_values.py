@@ -17,18 +17,17 @@ from hypothesis import strategies as st
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series import event_reader
-from rec_summary.series.batch import rows_of
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection, Since
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.tail import Tail
 from rec_summary.series.report import Report
-from rec_summary.series.runs import values
 from rec_summary.series.runs.values import (
     finished,
     finished_scalars,
     recorded_values,
     scalars_in_memory,
 )
+from tests.support.calls import calls_of
 from tests.support.record_dirs import (
     START,
     event,
@@ -121,20 +120,15 @@ def test_restarts_at_any_step(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("steps", [range(200, 0, -1), [a + b for a in range(40) for b in range(5)]])
 def test_of_many_restarts_each_drops_what_it_supersedes_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Iterable[int]
+    tmp_path: Path, steps: Iterable[int]
 ) -> None:
     write(tmp_path / "run", *steps)
     run = only(tmp_path / "run")
     expected = rows(run, finished_scalars, EVERYTHING)
-    cut: list[Any] = []
-
-    def counted(*part: Any) -> Any:
-        cut.append(part)
-        return rows_of(*part)
-
-    monkeypatch.setattr(values, "rows_of", counted)
-    assert rows(run, scalars_in_memory, EVERYTHING) == expected
-    assert len(cut) <= len(list(steps))
+    found = []
+    calls = calls_of(lambda: found.append(rows(run, scalars_in_memory, EVERYTHING)))
+    assert found == [expected]
+    assert calls["rows_of"] <= len(list(steps))
 
 
 def test_values_before_the_first_scalar_of_a_new_start_count(tmp_path: Path) -> None:
@@ -153,6 +147,7 @@ PARTS = st.lists(
 )
 
 
+# Which way a file is read changes nothing, so nobody can choose it but tests.
 @given(PARTS)
 @example([(1, [(1, "ab")] * 20 + [(1, "a")] * 9), (25, [(0, "b"), (0, "a")] + [(1, "a")] * 20)])
 @example([(1, [(1, "ab")] * 9 + [(1, "a")] * 9), (12, [(1, "b")] * 3 + [(0, "a")] * 20)])

@@ -93,7 +93,8 @@ def test_hparams_of_event_files_has_the_metrics_that_matter(tmp_path: Path, jobs
     assert of_b["hparams"] == {**of_a["hparams"], "dropout": 0.5}
     # The same as of records that are served, also beside an export.
     index, _ = record_pages(tmp_path / "records")
-    served = RecordDataProvider(index, pages.provider)
+    served = RecordDataProvider(index)
+    served.other = pages.provider
     assert metrics_of(Pages(served, tmp_path)) == {"a": FEW, "deep/b": FEW}
 
 

@@ -6,18 +6,16 @@ import os
 import shutil
 import urllib.parse
 from pathlib import Path
-from typing import Any
 
-import fsspec
 import numpy as np
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.values.tensor import to_tensor
 from tests.support.boards import Pages, record_pages
 from tests.support.checkpoint_bytes import value
 from tests.support.record_dirs import event, scalar, tree, write_segment
+from tests.support.stores import store_in_memory
 from tests.support.waiting import eventually
 
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -144,28 +142,16 @@ def test_the_first_screen_has_the_loss_and_the_auc_at_its_top(run: Path) -> None
     )
 
 
-def test_a_checkpoint_that_cannot_be_listed_hides_no_other_run(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_cannot_be_listed_hides_no_other_run(run: Path) -> None:
     for name in ("bad", "good"):
         copy = run.parent / name
         shutil.copytree(run, copy)
         checkpoint(copy, "last", parameter("t.embedding_table", TABLE))
-    memory = fsspec.filesystem("memory")
-    memory.put(str(run.parent), "/checkpoints", recursive=True)
-    find = MemoryFileSystem.find
-
-    def failing(self: MemoryFileSystem, path: str, *arguments: Any, **options: Any) -> Any:
-        if path.rstrip("/").endswith("bad/ckpt_dir"):
-            raise PermissionError(13, "no access", path)
-        return find(self, path, *arguments, **options)
-
-    monkeypatch.setattr(MemoryFileSystem, "find", failing)
-    try:
-        _, pages = record_pages("memory://checkpoints")
-        assert set(pages.get(f"{PLUGIN}/runs")) == {"bad", "good"}
-        assert eventually(lambda: pages.get("plugins_listing")["rec_summary"]["enabled"])
-        assert tables(pages, "good") == {"t.embedding_table": [4, 3]}
-        assert b"no access" in pages.fetch(f"{PLUGIN}/info", run="bad")
-    finally:
-        memory.rm("/checkpoints", recursive=True)
+    store = store_in_memory()
+    store.put(str(run.parent), "/checkpoints", recursive=True)
+    store.lists.error, store.lists.refused = PermissionError(13, "no access"), "bad/ckpt_dir"
+    _, pages = record_pages(f"{store.protocol}://checkpoints")
+    assert set(pages.get(f"{PLUGIN}/runs")) == {"bad", "good"}
+    assert eventually(lambda: pages.get("plugins_listing")["rec_summary"]["enabled"])
+    assert tables(pages, "good") == {"t.embedding_table": [4, 3]}
+    assert b"no access" in pages.fetch(f"{PLUGIN}/info", run="bad")
