@@ -297,10 +297,10 @@ class _TextFiles:
         path = os.path.join(self._directory, f"{table}.{self._form}")
         if path not in self._open:
             binary = self._files.enter_context(write_atomically(path))
-            file = io.TextIOWrapper(binary, encoding="utf-8", newline="")
-            self._open[path] = self._files.enter_context(file)
+            text = io.TextIOWrapper(binary, encoding="utf-8", newline="")
+            self._open[path] = self._files.enter_context(text)
             if self._form == "csv":
-                file.write(csv_line(schema))
+                text.write(csv_line(schema))
         file = self._open[path]
         cells = [_shortest(column) for column in columns.values()]
         if self._form == "csv":
@@ -310,9 +310,8 @@ class _TextFiles:
                 known = {
                     name: cell for name, cell in zip(schema, row, strict=True) if cell is not None
                 }
-                file.write(
-                    json.dumps(known) + "\n"
-                )  # ASCII: some readers split at other characters
+                # ASCII, because some readers split lines at other characters.
+                file.write(json.dumps(known) + "\n")
         return path
 
     def finish(self) -> None:
