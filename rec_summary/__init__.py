@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rec_summary.records.writing.retention import Retention
     from rec_summary.records.writing.run_writer import Durability
     from rec_summary.series.options import ExportOptions
-    from rec_summary.tables.dataset import follow_dataset
     from rec_summary.tables.formats import export_tables
     from rec_summary.tables.frames import load
     from rec_summary.tensorboard.event_files.export import export_tensorboard, follow_tensorboard
@@ -57,7 +56,6 @@ __all__ = [
     "__version__",
     "export_tables",
     "export_tensorboard",
-    "follow_dataset",
     "follow_tensorboard",
     "load",
     "probe",
@@ -81,7 +79,6 @@ _HOME: Final = {
     "TrainStep": "rec_summary.training.online.train_step",
     "export_tables": "rec_summary.tables.formats",
     "export_tensorboard": "rec_summary.tensorboard.event_files.export",
-    "follow_dataset": "rec_summary.tables.dataset",
     "follow_tensorboard": "rec_summary.tensorboard.event_files.export",
     "load": "rec_summary.tables.frames",
     "probe": "rec_summary.training.probes.probe",

@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from rec_summary.errors import required
-from rec_summary.tables.formats import SCHEMAS, arrow_schema
+from rec_summary.tables.formats import SCHEMAS
 from rec_summary.tables.frames import Records, load
+from rec_summary.tables.parquet import arrow_schema
 
 if TYPE_CHECKING:
     import dask.dataframe

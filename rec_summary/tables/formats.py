@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import collections
 import contextlib
 import csv
@@ -12,21 +11,20 @@ import io
 import itertools
 import json
 import math
+import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, ClassVar, Final
+from typing import IO, Any, Final
 
 import numpy as np
 
-from rec_summary.arrays import Floats
 from rec_summary.engines.engine import Engine
 from rec_summary.errors import (
     ArgumentError,
     DestinationError,
     SourceError,
     os_errors_as,
-    required,
     three_part,
     verbatim,
 )
@@ -48,11 +46,11 @@ from rec_summary.series.report import Problem, Progress, Report
 from rec_summary.series.runs.values import Value, finished
 from rec_summary.series.text import printable, valid
 from rec_summary.tables.frames import histogram_rows, place_row
+from rec_summary.tables.parquet import PART_BYTES, Cells, ParquetFiles, Schema, require_pyarrow
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
 
 Row = Mapping[str, Any]
-Schema = Mapping[str, str]
 
 _PLACE: Final = {
     "run": "string",
@@ -82,7 +80,6 @@ _WITHOUT_TABLE: Final = ("image", "tensor", "loss_landscape")
 _SCALARS_AT_ONCE: Final = 16_384
 _RECORDS_AT_ONCE: Final = 128  # whose histograms are converted together; more take much memory
 _MOST_EXACT: Final = 1 << 53  # larger integers are rounded in a float64
-_ROW_GROUP_BYTES: Final = 1 << 24  # of a Parquet file
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class TableReport:
     """What an export to tables did.
 
     Attributes:
-        tables: The number of rows of each file that was written, by its path.
+        tables: The number of rows of each file or dataset that was written, by its path.
         problems: What could not be read; at most a thousand problems.
         problem_count: How many problems there were.
         left_out: The number of values that have no table, by kind: images, tensors and
@@ -116,12 +113,17 @@ def export_tables(
     engine: str = "loky",
     jobs: int | None = None,
     progress: Progress | None = None,
+    part_bytes: int = PART_BYTES,
 ) -> TableReport:
     """Writes records as the tables scalars, histograms, evaluations and lineage.
 
     A table without rows is not written. Each file is complete or not written at all, and
     replaces a file of the same name. Memory is bounded by the largest record, apart from the
-    lineage, which has a row for each run.
+    lineage, which has a row for each run, and in Parquet the evaluations.
+
+    In Parquet, scalars and histograms are datasets with partitions `run=<name>/day=<YYYY-MM-DD>`
+    (UTC) of files `part-<number>.parquet`. An export replaces all parts, also those of runs that it
+    does not have; other files stay.
 
     In CSV, the edges and counts of a histogram are JSON arrays in a cell. In JSON Lines, a
     number that is not finite is one of the strings `NaN`, `Infinity` and `-Infinity`.
@@ -141,6 +143,7 @@ def export_tables(
         jobs: How many runs are read at the same time, as in `load`.
         progress: Called with the name of the current run, the bytes that were read, and the
             bytes of all runs.
+        part_bytes: The size in memory of a part of a Parquet dataset.
 
     Returns:
         The numbers of rows, and the problems.
@@ -164,63 +167,83 @@ def export_tables(
     with os_errors_as(DestinationError, what, printed, "one that can be written to"):
         os.makedirs(destination, exist_ok=True)
         with contextlib.ExitStack() as files:
-            tables = _Tables(destination, form, files)
-            _write_values(chosen, selection, report, tables, reader, progress)
+            tables: _TextFiles | ParquetFiles
+            if form == "parquet":
+                tables = ParquetFiles(destination, files, part_bytes)
+            else:
+                tables = _TextFiles(destination, form, files)
+            written = _write_values(chosen, selection, report, tables, reader, progress)
             if not report.records:
                 received = verbatim(f"{report.files} files without a readable record")
                 raise SourceError(
                     three_part("the source of records", received, "at least one record")
                 )
             tables.finish()
-    return TableReport(tables.written, report.problems, report.problem_count, report.unknown)
+    return TableReport(written, report.problems, report.problem_count, report.unknown)
 
 
 def _write_values(
     runs: Sequence[Run],
     selection: Selection,
     report: Report,
-    tables: _Tables,
+    tables: _TextFiles | ParquetFiles,
     engine: Engine,
     progress: Progress | None,
-) -> None:
+) -> dict[str, int]:
+    """Returns the number of rows of each table, by its path."""
     total = sum(run.nbytes for run in runs)
+    written: collections.Counter[str] = collections.Counter()
     lineage: list[Row] = []
+
+    def write(table: str, columns: Cells, schema: Schema) -> None:
+        written[tables.write(table, columns, schema)] += len(columns["run"])
+
     work = functools.partial(_rows_of_tables, selection=selection)
     for run, (table, content) in each_run(work, runs, engine, report):
         if progress is not None:
             progress(run.name, report.bytes_read, max(total, report.bytes_read))
-        if table == "scalars":
-            tables.write_scalars(*content)
-        elif table == _LINEAGE:
+        if table == _LINEAGE:
             lineage += content
+        elif table == "scalars":
+            write(table, _scalar_columns(*content), SCHEMAS[table])
         else:
-            tables.write(table, content)
+            write(table, _columns(content, SCHEMAS[table]), SCHEMAS[table])
     if lineage:
-        tables.schemas[_LINEAGE] = {
+        schema = {
             name: _type_of([row[name] for row in lineage if name in row])
             for name in column_names(lineage)
         }
-        tables.write(_LINEAGE, lineage)
+        write(_LINEAGE, _columns(lineage, schema), schema)
+    return dict(written)
 
 
 def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[tuple[str, Any]]:
     """Yields what is in a run: tables with their rows, and run, rank and values of scalars."""
-    kinds = (SCALAR, HISTOGRAM, *_WITHOUT_TABLE)
-    for writer, batch in finished(run, kinds, selection, report):
+    values = finished(run, (SCALAR, HISTOGRAM, *_WITHOUT_TABLE), selection, report)
+    for writer, batches in itertools.groupby(values, key=operator.itemgetter(0)):
         name, rank = writer.name(valid(run.name)), writer.rank
-        yield "scalars", (name, rank, batch.scalars())
-        for (kind, _), span in batch.series().items():
-            if kind in _WITHOUT_TABLE:
-                report.unknown[kind] += span.values
-        recorded = batch.select(EVERYTHING, (HISTOGRAM,)).records()
-        while records := list(itertools.islice(recorded, _RECORDS_AT_ONCE)):
-            values = [
-                Value(name, rank, record.step, histogram)
-                for record in records
-                for histogram in record.values
-            ]
-            if values:
-                yield "histograms", _histogram_rows(values)
+        scalars: list[Columns] = []
+        held = 0
+        for _, batch in batches:
+            scalars.append(batch.scalars())
+            held += len(scalars[-1].codes)
+            if held >= _SCALARS_AT_ONCE:  # small parts are gathered, because each costs the same
+                yield "scalars", (name, rank, concatenated(scalars))
+                scalars, held = [], 0
+            for (kind, _), span in batch.series().items():
+                if kind in _WITHOUT_TABLE:
+                    report.unknown[kind] += span.values
+            recorded = batch.select(EVERYTHING, (HISTOGRAM,)).records()
+            while records := list(itertools.islice(recorded, _RECORDS_AT_ONCE)):
+                histograms = [
+                    Value(name, rank, record.step, histogram)
+                    for record in records
+                    for histogram in record.values
+                ]
+                if histograms:
+                    yield "histograms", _histogram_rows(histograms)
+        if held:
+            yield "scalars", (name, rank, concatenated(scalars))
     results = list(evaluations(run, report))
     if results:
         yield "evaluations", results
@@ -235,6 +258,22 @@ def _histogram_rows(values: Sequence[Value]) -> list[Row]:
     return [place_row(value) | row for value, row in zip(values, rows, strict=True)]
 
 
+def _scalar_columns(run: str, rank: int, scalars: Columns) -> Cells:
+    count = len(scalars.codes)
+    return {
+        "run": [run] * count,
+        "rank": np.full(count, rank, np.int64),
+        "tag": np.array(scalars.tags, object)[scalars.codes].tolist(),
+        "step": scalars.steps,
+        "wall_time": scalars.wall_times,
+        "value": scalars.values.astype(np.float32),
+    }
+
+
+def _columns(rows: Sequence[Row], schema: Schema) -> Cells:
+    return {name: [row.get(name) for row in rows] for name in schema}
+
+
 def _type_of(values: Sequence[Any]) -> str:
     """Returns the type of a column that has these values; `string` if none holds all of them."""
     types = {type(value) for value in values}
@@ -246,226 +285,66 @@ def _type_of(values: Sequence[Any]) -> str:
     return "float64" if types <= {int, float} and is_exact else "string"
 
 
-class _Tables:
-    """The tables of an export.
-
-    A table begins with its first row. All files are replaced when `files` is closed.
-
-    Attributes:
-        written: The number of rows of each file.
-        schemas: The columns of each table, and their types.
-    """
+class _TextFiles:
+    """Tables as text files, which the caller closes: then they replace those of before."""
 
     def __init__(self, directory: str, form: str, files: contextlib.ExitStack) -> None:
-        self.written: collections.Counter[str] = collections.Counter()
-        self.schemas = dict(SCHEMAS)
-        self._directory = directory
-        self._form = form
-        self._tables: dict[str, _TextFile | _ParquetFile] = {}
-        self._files = files
-        self._series = ("", 0)  # the run and the rank of the scalars that are held
-        self._scalars: list[Columns] = []
-        self._held = 0
+        self._directory, self._form, self._files = directory, form, files
+        self._open: dict[str, IO[str]] = {}
+
+    def write(self, table: str, columns: Cells, schema: Schema) -> str:
+        """Adds rows to a table; returns its path."""
+        path = os.path.join(self._directory, f"{table}.{self._form}")
+        if path not in self._open:
+            binary = self._files.enter_context(write_atomically(path))
+            text = io.TextIOWrapper(binary, encoding="utf-8", newline="")
+            self._open[path] = self._files.enter_context(text)
+            if self._form == "csv":
+                text.write(csv_line(schema))
+        file = self._open[path]
+        cells = [_shortest(column) for column in columns.values()]
+        if self._form == "csv":
+            csv.writer(file).writerows(zip(*map(_csv_texts, cells), strict=True))
+        else:
+            for row in zip(*map(json_value, cells), strict=True):
+                known = {
+                    name: cell for name, cell in zip(schema, row, strict=True) if cell is not None
+                }
+                # ASCII, because some readers split lines at other characters.
+                file.write(json.dumps(known) + "\n")
+        return path
 
     def finish(self) -> None:
         """Writes what is held."""
-        self._release()
-        for table in self._tables.values():
-            table.finish()
-
-    def write(self, table: str, rows: Sequence[Row]) -> None:
-        self._begun(table).write(rows)
-        self.written[self._path(table)] += len(rows)
-
-    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
-        """Takes scalars; small parts are gathered, because each costs the same."""
-        if (run, rank) != self._series:
-            self._release()
-            self._series = (run, rank)
-        if len(scalars.codes):
-            self._begun("scalars")
-            self.written[self._path("scalars")] += len(scalars.codes)
-            self._scalars.append(scalars)
-            self._held += len(scalars.codes)
-        if self._held >= _SCALARS_AT_ONCE:
-            self._release()
-
-    def _release(self) -> None:
-        if self._scalars:
-            self._begun("scalars").write_scalars(*self._series, concatenated(self._scalars))
-        self._scalars, self._held = [], 0
-
-    def _begun(self, name: str) -> _TextFile | _ParquetFile:
-        table = self._tables.get(name)
-        if table is None:
-            binary = self._files.enter_context(write_atomically(self._path(name)))
-            if self._form == "parquet":
-                table = _ParquetFile(binary, self.schemas[name])
-                self._files.enter_context(table.writer)  # closed before its file
-            else:
-                file = io.TextIOWrapper(binary, encoding="utf-8", newline="")
-                self._files.enter_context(file)
-                kind = _CsvFile if self._form == "csv" else _JsonLinesFile
-                table = kind(file, self.schemas[name])
-            self._tables[name] = table
-        return table
-
-    def _path(self, table: str) -> str:
-        return os.path.join(self._directory, f"{table}.{self._form}")
+        for file in self._open.values():
+            file.flush()
 
 
-class _TextFile(abc.ABC):
-    """A table file with a line for each row; the file stays the caller's to close.
-
-    Attributes:
-        template: How the start of a line, a step, a wall time and a value are joined.
-    """
-
-    template: ClassVar[str]
-
-    def __init__(self, file: IO[str], schema: Schema) -> None:
-        self._file = file
-        self._names = list(schema)
-
-    def write(self, rows: Sequence[Row]) -> None:
-        """Adds rows; a column that a row lacks is missing in the table."""
-        self._file.writelines(map(self._line, rows))
-
-    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
-        """Adds a row for each scalar."""
-        starts = np.array([self._start(run, rank, tag) for tag in scalars.tags], object)
-        values = self._values(map(str, scalars.values.astype(np.float32)))
-        columns = (starts[scalars.codes].tolist(), scalars.steps.tolist())
-        lines = zip(*columns, _texts(scalars.wall_times), values, strict=True)
-        self._file.write("".join(map(self.template.__mod__, lines)))
-
-    def finish(self) -> None:
-        """Writes what is held."""
-        self._file.flush()
-
-    @abc.abstractmethod
-    def _line(self, row: Row) -> str:
-        """Returns a row as a line."""
-
-    @abc.abstractmethod
-    def _start(self, run: str, rank: int, tag: str) -> str:
-        """Returns the first cells of a scalar."""
-
-    def _values(self, texts: Iterable[str]) -> Iterable[str]:
-        """Returns the cells of float32 values, of which NumPy has these texts."""
-        return texts
+def _shortest(column: Sequence[Any]) -> Sequence[Any]:
+    """Returns a column; a float32 becomes the shortest number that is read back as it."""
+    if isinstance(column, np.ndarray) and column.dtype == np.float32:
+        return column.astype(str).astype(np.float64)
+    return column
 
 
-class _CsvFile(_TextFile):
-    """CSV with a line of names; lists are JSON arrays, and NUL is the replacement character."""
-
-    template = "%s,%d,%s,%s\r\n"
-
-    def __init__(self, file: IO[str], schema: Schema) -> None:
-        super().__init__(file, schema)
-        file.write(csv_line(self._names))
-
-    def _line(self, row: Row) -> str:
-        cells = map(row.get, self._names)
-        return csv_line(_json(x) if isinstance(x, np.ndarray) else x for x in cells)
-
-    def _start(self, run: str, rank: int, tag: str) -> str:
-        return csv_line([run, rank, tag]).removesuffix("\r\n")
-
-
-class _JsonLinesFile(_TextFile):
-    """An object in a line for each row; ASCII, because some readers split at other characters."""
-
-    template = '%s, "step": %d, "wall_time": %s, "value": %s}\n'
-
-    def _line(self, row: Row) -> str:
-        items = (f"{json.dumps(name)}: {_json(value)}" for name, value in row.items())
-        return f"{{{', '.join(items)}}}\n"
-
-    def _start(self, run: str, rank: int, tag: str) -> str:
-        return json.dumps({"run": run, "rank": rank, "tag": tag})[:-1]
-
-    def _values(self, texts: Iterable[str]) -> Iterable[str]:
-        # Releases of NumPy differ in when they write an exponent.
-        floats = map(repr, map(float, texts))
-        return (_JSON_NUMBERS.get(text, text) for text in floats)
-
-
-class _ParquetFile:
-    """Parquet, in groups of rows; the file and its writer stay the caller's to close."""
-
-    def __init__(self, file: IO[bytes], schema: Schema) -> None:
-        _, parquet = require_pyarrow()
-        self._schema = arrow_schema(schema)
-        self.writer = parquet.ParquetWriter(file, self._schema)
-        self._group: list[Any] = []
-        self._nbytes = 0
-
-    def write(self, rows: Sequence[Row]) -> None:
-        """Adds rows; a column that a row lacks is missing in the table."""
-        arrow, _ = require_pyarrow()
-        columns = [self._column(rows, field.name, field.type) for field in self._schema]
-        self._append(arrow.Table.from_arrays(columns, schema=self._schema))
-
-    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
-        """Adds a row for each scalar."""
-        arrow, _ = require_pyarrow()
-        runs = arrow.repeat(arrow.scalar(run, arrow.string()), len(scalars.codes))
-        self._append(arrow.table({"run": runs, **scalar_arrays(rank, scalars)}, self._schema))
-
-    def finish(self) -> None:
-        """Writes what is held."""
-        if self._group:
-            self._write_group()
-
-    def _column(self, rows: Sequence[Row], name: str, kind: Any) -> Any:
-        arrow, _ = require_pyarrow()
-        cells: list[Any] = [row.get(name) for row in rows]
-        if arrow.types.is_string(kind):
-            cells = [None if cell is None else str(cell) for cell in cells]
-        if not arrow.types.is_list(kind):
-            return arrow.array(cells, kind)
-        offsets = np.cumsum([0, *map(len, cells)], dtype=np.int32)
-        return arrow.ListArray.from_arrays(offsets, np.concatenate(cells), kind)
-
-    def _append(self, table: Any) -> None:
-        self._group.append(table)
-        self._nbytes += table.nbytes
-        if self._nbytes >= _ROW_GROUP_BYTES:
-            self._write_group()
-
-    def _write_group(self) -> None:
-        arrow, _ = require_pyarrow()
-        self.writer.write_table(arrow.concat_tables(self._group))
-        self._group, self._nbytes = [], 0
-
-
-# Texts of float32 values that JSON Lines has in another form than NumPy.
-_JSON_NUMBERS: Final = {
-    "nan": '"NaN"',
-    "inf": '"Infinity"',
-    "-inf": '"-Infinity"',
-}
+def _csv_texts(column: Sequence[Any]) -> Sequence[Any]:
+    if isinstance(column, np.ndarray):
+        numbers: list[Any] = column.tolist()
+        return numbers
+    return [_csv_text(cell) for cell in column]
 
 
 def csv_line(cells: Iterable[object]) -> str:
     """Returns a line of CSV; None is an empty cell, and NUL the replacement character."""
     line = io.StringIO(newline="")
-    texts = ("" if cell is None else str(cell).replace("\0", "\ufffd") for cell in cells)
-    csv.writer(line).writerow(texts)
+    csv.writer(line).writerow(map(_csv_text, cells))
     return line.getvalue()
 
 
-def _texts(numbers: Floats) -> list[str]:
-    """Returns the shortest texts of numbers; equal neighbours are formatted once."""
-    starts = np.flatnonzero(np.diff(numbers, prepend=np.nan))
-    texts = np.array(list(map(repr, numbers[starts].tolist())), object)
-    repeated: list[str] = np.repeat(texts, np.diff(starts, append=len(numbers))).tolist()
-    return repeated
-
-
-def _json(value: Any) -> str:
-    return json.dumps(json_value(value), allow_nan=False)
+def _csv_text(cell: object) -> str:
+    if isinstance(cell, np.ndarray):
+        return json.dumps(json_value(cell))
+    return "" if cell is None else str(cell).replace("\0", "\ufffd")
 
 
 def json_value(value: Any) -> Any:
@@ -489,40 +368,3 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
-
-
-def arrow_schema(columns: Schema) -> Any:
-    """Returns columns with their types, for Arrow."""
-    arrow, _ = require_pyarrow()
-
-    def type_of(kind: str) -> Any:
-        if kind.startswith("list<"):
-            return arrow.list_(type_of(kind[5:-1]))
-        return getattr(arrow, kind)()
-
-    return arrow.schema([(name, type_of(kind)) for name, kind in columns.items()])
-
-
-def scalar_arrays(rank: int, scalars: Columns) -> dict[str, Any]:
-    """Returns the columns of scalars of one rank, for Arrow, in order."""
-    arrow, _ = require_pyarrow()
-    tags = arrow.DictionaryArray.from_arrays(
-        scalars.codes, arrow.array(scalars.tags, arrow.string())
-    )
-    return {
-        "rank": np.full(len(scalars.codes), rank, np.int64),
-        "tag": tags.cast(arrow.string()),
-        "step": scalars.steps,
-        "wall_time": scalars.wall_times,
-        "value": scalars.values.astype(np.float32),
-    }
-
-
-def require_pyarrow() -> tuple[Any, Any]:
-    """Returns pyarrow and its module for Parquet.
-
-    Raises:
-        ImportError: It is not installed, or not for this NumPy.
-    """
-    what = "the format parquet"
-    return required("pyarrow", what, "tables"), required("pyarrow.parquet", what, "tables")

@@ -109,7 +109,11 @@ class Line:
 
 
 def read_lines(
-    runs: Sequence[Run], selection: Selection, report: Report, x: str = STEP
+    runs: Sequence[Run],
+    selection: Selection,
+    report: Report,
+    x: str = STEP,
+    most_points: int = _MOST_POINTS,
 ) -> list[Line]:
     """Reads scalars; of a value that was recorded several times for a step, the last counts.
 
@@ -121,6 +125,7 @@ def read_lines(
         selection: Which tags and steps.
         report: Counts what is read, and takes problems.
         x: The horizontal axis, as in `plot`.
+        most_points: The points of a line after which it is downsampled.
 
     Raises:
         ArgumentError: The axis is `samples`, and a run does not state its batch size.
@@ -133,7 +138,7 @@ def read_lines(
             name = writer.name(run.name)
             name += "" if run.ranks == (0,) else f" rank {writer.rank}"
             for tag, columns in by_tag(batch.scalars()):
-                sampler = samplers.setdefault((name, tag), ScalarSampler(_MOST_POINTS))
+                sampler = samplers.setdefault((name, tag), ScalarSampler(most_points))
                 sampler.extend(columns.steps, columns.wall_times, columns.values)
         for (name, tag), sampler in samplers.items():
             points = sampler.points()

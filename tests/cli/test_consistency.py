@@ -208,10 +208,7 @@ def test_an_interrupted_picture_or_table_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["nan", "inf", "1e300"])
 def test_seconds_that_nobody_can_wait_are_a_mistake(text: str, tmp_path: Path) -> None:
-    """With `--every inf`, values would never be written."""
-    dataset = ("--format", "parquet", "--follow", "--every", text)
     for words in (
-        ("export", tmp_path, tmp_path / "dataset", *dataset),
         ("watch", tmp_path, "--interval", text),
         ("control", tmp_path, "--stop", "--wait", text),
     ):

@@ -59,7 +59,7 @@ def test_bytes_come_later_than_the_size(tmp_path: Path, ledger: Ledger) -> None:
         path = tmp_path / str(seed) / "run" / name
         path.parent.mkdir(parents=True)
         path.write_bytes(content[: chance.randrange(len(content))])
-        pace = Pace() if SLOW else Pace(patience=PATIENCE_SECS)
+        pace = Pace(patience=PATIENCE_SECS)
         index = RunIndex(str(path.parents[1]), pace=pace)
         with Follower(path.parents[1], tmp_path / f"{seed}-logs") as follower:
             while path.stat().st_size < len(content) or path.read_bytes() != content:

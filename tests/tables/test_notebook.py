@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from html.parser import HTMLParser
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from IPython.core.formatters import HTMLFormatter
 
 import rec_summary
 from rec_summary._pb import lineage_pb2
 from rec_summary.errors import ArgumentError
 from rec_summary.series.batch import Columns
 from rec_summary.series.overview.statistics import ScalarSummary
-from rec_summary.tables import notebook
-from rec_summary.tables.notebook import run_html, sparkline
+from rec_summary.tables.notebook import READ_BYTES, run_html, sparkline
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
 pytest.importorskip("pandas")
@@ -33,6 +33,13 @@ ATTRIBUTES = {
     *("style", "width", "height", "viewbox", "fill", "stroke", "stroke-width"),
     *("stroke-linecap", "role", "points", "open"),
 }
+
+
+def shown(value: object) -> str:
+    """Returns the HTML that a notebook shows."""
+    page = HTMLFormatter()(value)
+    assert isinstance(page, str)
+    return page
 
 
 class Checked(HTMLParser):
@@ -80,7 +87,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_a_list_of_runs(source: Path) -> None:
-    page = Checked(rec_summary.load(source)._repr_html_())
+    page = Checked(shown(rec_summary.load(source)))
     text = " ".join(page.text)
     for words in ("2 runs", str(source), "<b>run</b>", "FAILED", "UNKNOWN", "0.25"):
         assert words in text
@@ -88,29 +95,28 @@ def test_a_list_of_runs(source: Path) -> None:
 
 
 def test_the_curve_is_beside_the_status(source: Path) -> None:
-    page = rec_summary.load(source)._repr_html_()
+    page = shown(rec_summary.load(source))
     assert page.index(">status<") < page.index(">trend<") < page.index(">optimizer<")
 
 
-def test_curves_are_read_of_runs_that_are_shown(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notebook, "_MOST_ROWS", 1)
-    with mock.patch.object(notebook, "series_of", wraps=notebook.series_of) as reading:
-        assert "and 1 more runs" in rec_summary.load(source)._repr_html_()
-    assert reading.call_count == 1
+def test_a_long_list_of_runs_is_cut(tmp_path: Path) -> None:
+    for number in range(201):
+        write_segment(tmp_path / f"run_{number:03}", event(1, scalar("loss", 1)))
+    page = shown(rec_summary.load(tmp_path))
+    assert "and 1 more runs" in page
+    assert page.count("<polyline") == 200
 
 
 def test_one_run(source: Path) -> None:
     view = rec_summary.load(source).run("<b>run</b>")
     assert (view.status, [each.tag for each in view.series][1:]) == ("FAILED", ["loss"])
     assert repr(view) == "<Run <b>run</b>: FAILED, 2 tags of scalars>"
-    text = " ".join(Checked(view._repr_html_()).text)
+    text = " ".join(Checked(shown(view)).text)
     for words in ("FAILED", "<script>alert(1)</script>", "0.25", "nan", "learning_rate"):
         assert words in text
-    assert view._repr_html_().count("<polyline") == 1
+    assert shown(view).count("<polyline") == 1
     empty = rec_summary.load(source).run("empty")
-    assert "no scalars" in " ".join(Checked(empty._repr_html_()).text)
+    assert "no scalars" in " ".join(Checked(shown(empty)).text)
 
 
 def test_a_run_that_is_not_there(source: Path) -> None:
@@ -118,9 +124,10 @@ def test_a_run_that_is_not_there(source: Path) -> None:
         rec_summary.load(source).run("nothing")
 
 
-def test_large_records_are_not_read_unasked(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook, "READ_BYTES", 10)
-    page = rec_summary.load(source)._repr_html_()
+def test_large_records_are_not_read_unasked(source: Path) -> None:
+    [path] = (source / "<b>run</b>").glob("*_MS")
+    os.truncate(path, READ_BYTES + 1)  # with a hole
+    page = shown(rec_summary.load(source))
     assert "<polyline" not in page
     assert "records.run(NAME)" in page
 
@@ -129,8 +136,8 @@ def test_problems_are_reported(source: Path) -> None:
     [path] = (source / "<b>run</b>").glob("*_MS")
     with open(path, "ab") as file:
         file.write(b"half")
-    assert "1 problem, the first one" in rec_summary.load(source)._repr_html_()
-    assert "1 problem, the first one" in rec_summary.load(source).run("<b>run</b>")._repr_html_()
+    assert "1 problem, the first one" in shown(rec_summary.load(source))
+    assert "1 problem, the first one" in shown(rec_summary.load(source).run("<b>run</b>"))
 
 
 @given(st.lists(st.floats(width=64), max_size=300))

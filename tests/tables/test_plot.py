@@ -6,27 +6,22 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
-from rec_summary.tables import plot
 from rec_summary.tables.plot import Line, important, read_lines
 from tests.support.record_dirs import event, scalar, write_segment
 
 
-def test_long_series_are_downsampled_and_short_ones_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plot, "_MOST_POINTS", 40)
+def test_long_series_are_downsampled_and_short_ones_are_not(tmp_path: Path) -> None:
     heights = [math.sin(step) for step in range(1000)]
     heights[500] = 9.0
     events = [event(1 + step, scalar("long", heights[step])) for step in range(1000)]
     events[10:10] = [event(10, scalar("short", step)) for step in range(3)]
     events += [event(1000, scalar("long", 3.0))]  # recorded again
     write_segment(tmp_path / "run", *events)
-    long, short = read_lines(find_runs(str(tmp_path)), EVERYTHING, Report())
+    long, short = read_lines(find_runs(str(tmp_path)), EVERYTHING, Report(), most_points=40)
     assert (short.x.tolist(), short.y.tolist()) == ([10], [2.0])
     assert 10 <= len(long.x) <= 40
     assert (np.diff(long.x) > 0).all()
@@ -34,17 +29,14 @@ def test_long_series_are_downsampled_and_short_ones_are_not(
     assert (long.x[0], long.x[-1], long.y[-1]) == (1, 1000, 3.0)
 
 
-def test_a_restart_replaces_the_steps_that_come_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restart_replaces_the_steps_that_come_again(tmp_path: Path) -> None:
     steps = [*range(1, 61), *range(31, 91)]
     for most in (20, 20_000):
-        monkeypatch.setattr(plot, "_MOST_POINTS", most)
         path = tmp_path / str(most)
         write_segment(
             path, *(event(step, scalar("loss", count)) for count, step in enumerate(steps))
         )
-        [line] = read_lines(find_runs(str(path)), EVERYTHING, Report())
+        [line] = read_lines(find_runs(str(path)), EVERYTHING, Report(), most_points=most)
         assert (line.x[0], line.x[-1], line.y[-1]) == (1, 90, 119)
         assert (np.diff(line.y) > 0).all()  # no value of a step that came again
 

@@ -150,7 +150,7 @@ def test_a_batch_for_the_replay_buffer_is_measured(tmp_path: Path, kind: str) ->
 
 
 def test_a_year_is_made_of_events() -> None:
-    events = [Event.FromString(each) for each in soak._payloads(1_001, 1000.0)]
+    events = [Event.FromString(each) for each in soak.payloads(1_001, 1000.0)]
     losses = np.concatenate(list(soak.losses(1_001)))
     assert [each.step for each in events] == list(range(10, 10_011, 10))
     assert [each.summary.value[0].scalar_value for each in events] == losses.tolist()
@@ -169,19 +169,19 @@ def test_a_year_is_made_of_events() -> None:
 )
 def test_by_how_much_a_picture_is_moved(staying: list[int], moved: int) -> None:
     values = np.array([5, 1, 4, 2, 1, 3, 3, 9], np.float32)
-    full = soak._extents(np.arange(8), values, 8, 4)
+    full = soak.extents(np.arange(8), values, 8, 4)
     assert [each.tolist() for each in full] == [[1, 2, 1, 3], [5, 4, 3, 9]]
     indices = np.array(staying)
-    assert soak._moved(full, soak._extents(indices, values[indices], 8, 4)) == moved
-    more = soak._extents(indices, values[indices] + 10, 8, 4)
-    assert soak._moved(full, more) == 2
+    assert soak.columns_moved(full, soak.extents(indices, values[indices], 8, 4)) == moved
+    more = soak.extents(indices, values[indices] + 10, 8, 4)
+    assert soak.columns_moved(full, more) == 2
 
 
 def test_a_year_is_not_compared_by_one_column(tmp_path: Path) -> None:
     folder = tmp_path / "year"
     path = folder / f"events.compacted-20-0001.out.{summary_name(10).split('.out.')[1]}"
     head = Event(wall_time=1.0, version="MindSpore.Event:1")
-    payloads = list(soak._payloads(1_000, 1000.0))
+    payloads = list(soak.payloads(1_000, 1000.0))
     head.compaction.bucket_steps = 16
     write_payloads(path, head.SerializeToString(), *payloads)
     assert soak.check("", str(folder), 1_000)["columns"] == 62  # of 1,000 steps, a tenth

@@ -32,7 +32,6 @@ Examples:
   rec-summary export records logs --follow
   rec-summary export records logs --tags '^loss' --max-points 2000
   rec-summary export records tables --format parquet
-  rec-summary export records dataset --format parquet --follow
   rec-summary export s3://bucket/records s3://bucket/logs
 """
 _TENSORBOARD: Final = "http://localhost:6006/"
@@ -53,13 +52,7 @@ _DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not 
 )
 @options.flag(
     "--follow",
-    "Keep exporting new records until Ctrl-C. With --format parquet, write the scalars as a "
-    "dataset with a partition for each run and day.",
-)
-@options.option(
-    "--every SECS",
-    "With --format parquet --follow: the time between two new files.  [default: 60]",
-    options.SECONDS,
+    "Keep exporting new records to event files until Ctrl-C.",
 )
 @options.tags
 @options.runs
@@ -88,7 +81,6 @@ def export(
     *,
     form: str,
     follow: bool,
-    every: float | None,
     runs: str | None,
     engine: str,
     jobs: int | None,
@@ -111,14 +103,9 @@ def export(
     if follow:
         with _following(source, destination, runs, selection, choice, form) as (stop, poller):
             how: dict[str, Any] = {"options": choice, "runs": runs, "stop": stop, "poller": poller}
-            if form == "parquet":
-                from rec_summary.tables.dataset import EVERY_SECS, follow_dataset
+            from rec_summary.tensorboard.event_files.export import follow_tensorboard
 
-                report = follow_dataset(source, destination, every=every or EVERY_SECS, **how)
-            else:
-                from rec_summary.tensorboard.event_files.export import follow_tensorboard
-
-                report = follow_tensorboard(source, destination, **how)
+            report = follow_tensorboard(source, destination, **how)
     else:
         if (choice.tags or choice.ranks) is not None:
             _check_choice(_matching(source, runs), selection, choice, form)
@@ -153,19 +140,18 @@ def export(
 def _check_combination(given: Mapping[str, Any]) -> None:
     """Raises a usage error for options that exclude each other."""
     form, follow = given["form"], given["follow"]
-    is_dataset = form == "parquet" and follow
+    if form == "parquet" and follow:
+        expected = "--format parquet alone: run it again for the values since then"
+        raise click.UsageError(three_part("--follow", "--format parquet --follow", expected))
     for applies, what, names in (
         (form != "tensorboard", f"--format {form}", _OF_EVENT_FILES),
         (form in ("csv", "jsonl"), f"--format {form}", ("follow",)),
         (follow, "--follow", ("engine",)),
-        (is_dataset, "--format parquet --follow", ("jobs",)),
     ):
         for name in names if applies else ():
             if given[name] not in (None, False, _DEFAULTS.get(name)):
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} cannot be combined with {what}")
-    if given["every"] is not None and not is_dataset:
-        raise click.UsageError("--every needs --format parquet --follow")
     destination = given["destination"]
     # Spark and Dask name directories of Parquet files like that.
     of_files = (".csv", ".jsonl") if form == "parquet" else (".csv", ".jsonl", ".parquet")

@@ -167,13 +167,6 @@ class BufferedScalars:
                 self._keep(self._count, batch.select(self._selection, (SCALAR,)).scalars())
                 self._count += 1
 
-    def drain(self) -> list[Columns]:
-        """Returns the scalars, and holds none from then on."""
-        parts = list(self._parts.values())
-        self._parts.clear()
-        self._highest.clear()
-        return parts
-
     def _keep(self, number: int, part: Columns) -> None:
         if len(part.steps):
             self._parts[number] = part

@@ -275,7 +275,8 @@ def test_progress_is_a_bar_on_a_terminal(source: Path, logdir: Path) -> None:
 def test_tables_are_exported(three_runs: Path, tmp_path: Path, form: str) -> None:
     done = run("export", three_runs, tmp_path / "out", "--format", form)
     assert done.returncode == 0
-    assert f"{tmp_path / 'out' / 'scalars'}.{form}: 9 rows" in done.stdout
+    suffix = "" if form == "parquet" else f".{form}"
+    assert f"{tmp_path / 'out' / 'scalars'}{suffix}: 9 rows" in done.stdout
     assert "without a table" not in done.stdout
     assert "To see it" not in done.stdout
     assert (tmp_path / "out" / f"lineage.{form}").stat().st_size > 0
@@ -338,21 +339,6 @@ def test_following_ends_well_when_it_is_asked_to(
     assert shown(tmp_path / "logs") == shown(tmp_path / "at once")
 
 
-def test_a_dataset_is_followed_until_it_is_asked_to_end(three_runs: Path, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    options = ("--format", "parquet", "--follow", "--every", "0.01")
-    process = start("export", three_runs, tmp_path / "out", *options)
-    eventually(lambda: len(list((tmp_path / "out").rglob("*.parquet"))) == 3)
-    code, out, error = end(process, signal.SIGINT)
-    assert code == 0, error
-    assert "3 runs" in out
-    names = {path.parent.parent.name for path in (tmp_path / "out").rglob("*.parquet")}
-    assert names == {"run=run_0", "run=run_1", "run=run_2"}
-
-
-_DATASET = ("--format", "parquet", "--follow")
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -360,10 +346,11 @@ _DATASET = ("--format", "parquet", "--follow")
         (("--format", "csv", "--plugins", "scalars"), "--plugins cannot be combined with"),
         (("--format", "parquet", "--tensors", "npy"), "--tensors cannot be combined with"),
         (("--engine", "dask", "--follow"), "--engine cannot be combined with --follow"),
-        (("--every", "5"), "--every needs --format parquet --follow"),
-        (("--every", "5", "--follow"), "--every needs --format parquet --follow"),
-        (("--every", "5", "--format", "parquet"), "--every needs --format parquet --follow"),
-        ((*_DATASET, "--jobs", "2"), "--jobs cannot be combined with --format parquet --follow"),
+        (
+            ("--format", "parquet", "--follow"),
+            "--follow is invalid. Received: '--format parquet --follow'. Expected: "
+            "--format parquet alone: run it again",
+        ),
     ],
 )
 def test_options_that_exclude_each_other(
@@ -374,9 +361,8 @@ def test_options_that_exclude_each_other(
     assert words in flat(done.output)
 
 
-@pytest.mark.parametrize("options", [("--follow",), _DATASET])
-def test_what_follows_is_not_written_to_a_url(source: Path, options: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(export, [str(source), "memory://bucket/out", *options])
+def test_what_follows_is_not_written_to_a_url(source: Path) -> None:
+    done = CliRunner().invoke(export, [str(source), "memory://bucket/out", "--follow"])
     assert done.exit_code == 2
     assert "needs a local DEST" in flat(done.output)
 
@@ -394,13 +380,10 @@ def test_tags_that_the_chosen_ranks_do_not_have(tmp_path: Path, form: str) -> No
     assert run("export", tmp_path / "run", tmp_path / "out", *which, "loss").returncode == 0
 
 
-@pytest.mark.parametrize("form", ["tensorboard", "parquet"])
-def test_following_what_no_chosen_rank_has_says_so_and_waits(tmp_path: Path, form: str) -> None:
-    if form == "parquet":
-        pytest.importorskip("pyarrow")
+def test_following_what_no_chosen_rank_has_says_so_and_waits(tmp_path: Path) -> None:
     write_segment(tmp_path / "run", event(1, scalar("auc", 1)))
     write_segment(tmp_path / "run", event(1, scalar("loss", 1)), rank=1)
-    which = ("--format", form, "--ranks", "1", "--tags", "auc", "--follow")
+    which = ("--ranks", "1", "--tags", "auc", "--follow")
     process = start("export", tmp_path / "run", tmp_path / "out", *which)
     assert process.stderr is not None
     assert "Following" in process.stderr.readline()

@@ -156,7 +156,7 @@ def write(work: str, folder: str, records: int, budget: int) -> dict[str, float]
     block, written = 0, 0
     every = max(records // _SAMPLES, 1)
     with Stopwatch() as watch:
-        for payload in _payloads(records, time.time() - _YEAR_SECS):
+        for payload in payloads(records, time.time() - _YEAR_SECS):
             writer.write(LazyRecord(lambda payload=payload: payload, len(payload)))
             written += len(payload) + 16
             block += 1
@@ -213,7 +213,7 @@ class _Most:
             self.look()
 
 
-def _payloads(records: int, began: float) -> Iterator[bytes]:
+def payloads(records: int, began: float) -> Iterator[bytes]:
     """Yields the serialised events, made field by field: messages would take most of the time."""
     from rec_summary._pb.summary_pb2 import Event, Summary
     from rec_summary.records.format import wire
@@ -345,9 +345,9 @@ def check(work: str, folder: str, records: int) -> dict[str, float]:
             raise RuntimeError(
                 f"buckets of {widest:,} steps in tenth {tenth} leave {columns} columns to compare"
             )
-        full = _extents(np.arange(last - first), everything[first:last], last - first, columns)
-        drawn = _extents(indices[part] - first, values[part], last - first, columns)
-        moved = max(moved, _moved(full, drawn))
+        full = extents(np.arange(last - first), everything[first:last], last - first, columns)
+        drawn = extents(indices[part] - first, values[part], last - first, columns)
+        moved = max(moved, columns_moved(full, drawn))
         height = (full[1].max() - full[0].min()) / _ROWS
         apart = np.maximum(abs(full[0] - drawn[0]), abs(full[1] - drawn[1]))
         different = max(different, 100 * float((apart > height).mean()))
@@ -391,7 +391,7 @@ def _summaries(folder: str) -> Iterator[tuple[Any, tuple[int, float], tuple[int,
                 yield file, begin, (int(last.steps[-1]), float(last.wall_times[-1]))
 
 
-def _extents(indices: Any, values: Any, span: int, columns: int) -> tuple[Any, Any]:
+def extents(indices: Any, values: Any, span: int, columns: int) -> tuple[Any, Any]:
     """Returns the least and the greatest value of each column of a picture."""
     least, greatest = np.full(columns, np.inf), np.full(columns, -np.inf)
     column = indices * columns // span
@@ -400,7 +400,7 @@ def _extents(indices: Any, values: Any, span: int, columns: int) -> tuple[Any, A
     return least, greatest
 
 
-def _moved(full: tuple[Any, Any], drawn: tuple[Any, Any]) -> int:
+def columns_moved(full: tuple[Any, Any], drawn: tuple[Any, Any]) -> int:
     """Returns by how many columns a picture's extremes are moved; more than 1 is not looked for."""
     if (drawn[0] < full[0]).any() or (drawn[1] > full[1]).any():
         return 2  # something is drawn that was not recorded there
@@ -432,8 +432,8 @@ def _draw(base: Path, records: int, budget: int) -> None:
     everything = np.concatenate(list(losses(records)))
     edges = np.arange(_PIXELS) * (365 / _PIXELS)
     for (least, greatest), colour, label in (
-        (_extents(np.arange(records), everything, records, _PIXELS), _PALE, "all points"),
-        (_extents(stayed["indices"], stayed["values"], records, _PIXELS), INK, "points that stay"),
+        (extents(np.arange(records), everything, records, _PIXELS), _PALE, "all points"),
+        (extents(stayed["indices"], stayed["values"], records, _PIXELS), INK, "points that stay"),
     ):
         edge = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.7}
         style = edge if colour == INK else {"facecolor": colour, "linewidth": 0}

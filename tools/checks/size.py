@@ -1,0 +1,106 @@
+"""How large the project is, and how far the tests hold its inside: `tools/check size`.
+
+Needs nothing but Python. A line of code is one that is not blank, comment or docstring; the
+protobuf classes in `_pb` are generated and do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import io
+import sys
+import tokenize
+from pathlib import Path
+from typing import Final, NamedTuple
+
+MOST_LINES: Final = 28_300
+MOST_PRIVATE: Final = 30
+_NO_CODE: Final = (
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    *(tokenize.ENDMARKER, tokenize.ENCODING),
+)
+
+
+class Private(NamedTuple):
+    """What tests hold of the inside.
+
+    Attributes:
+        attributes: Accesses to private attributes, except of `self` and `cls`.
+        patches: Calls of `setattr`, as of `monkeypatch`.
+        private_patches: Those of private names.
+    """
+
+    attributes: int
+    patches: int
+    private_patches: int
+
+
+def lines_of_code(source: bytes) -> int:
+    """Returns how many lines of a module are code."""
+    docstrings: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(ast.Constant(str()), end_lineno=int(end)):
+                docstrings.update(range(node.lineno, end + 1))
+    code: set[int] = set()
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type not in _NO_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - docstrings)
+
+
+def private_names(source: bytes) -> Private:
+    """Returns what a test module holds of the inside."""
+    attributes = patches = private_patches = 0
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Attribute(ast.Name("self" | "cls")):
+                pass
+            case ast.Attribute(attr=name):
+                attributes += _is_private(name)
+            case ast.Call(ast.Attribute(attr="setattr"), args=arguments):
+                patches += 1
+                names = [each.value for each in arguments[:2] if isinstance(each, ast.Constant)]
+                # Of an object's attribute, or a whole path such as "package.module._name".
+                private_patches += bool(names) and _is_private(str(names[0]).rpartition(".")[2])
+    return Private(attributes, patches, private_patches)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def measure(root: Path) -> tuple[dict[str, int], int, Private]:
+    """Returns the lines of code of each package, the number of modules, and what tests hold."""
+    sizes: collections.Counter[str] = collections.Counter()
+    modules = 0
+    package = root / "rec_summary"
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).parts
+        if "_pb" not in parts:
+            modules += 1
+            sizes["rec_summary" if len(parts) == 1 else parts[0]] += lines_of_code(
+                path.read_bytes()
+            )
+    held = [private_names(path.read_bytes()) for path in (root / "tests").rglob("*.py")]
+    return dict(sizes), modules, Private(*map(sum, zip((0, 0, 0), *held, strict=True)))
+
+
+def main(root: Path = Path()) -> int:
+    """Prints the sizes; returns 1 if the project is larger than it may be."""
+    sizes, modules, private = measure(root)
+    total = sum(sizes.values())
+    for name, lines in sorted(sizes.items()):
+        print(f"{lines:7,} {name}")
+    print(f"{total:7,} lines of code in {modules} modules; at most {MOST_LINES:,}")
+    held = private.attributes + private.private_patches
+    print(
+        f"{held:7,} private names in tests, {private.attributes} attributes and "
+        f"{private.private_patches} of {private.patches} setattr; at most {MOST_PRIVATE}"
+    )
+    return int(total > MOST_LINES or held > MOST_PRIVATE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
