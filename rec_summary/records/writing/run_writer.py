@@ -29,7 +29,7 @@ from rec_summary.records.format.names import (
 )
 from rec_summary.records.locks import LOCK_NAME, check_kind, file_lock
 from rec_summary.records.writing.background import BLOCK_SECS
-from rec_summary.records.writing.record import LazyRecord
+from rec_summary.records.writing.record import Record
 from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
 
@@ -163,8 +163,8 @@ class RunWriter:
         """How many bytes were passed to the operating system, in all files so far."""
         return self._gone_bytes + sum(segment.bytes_written for segment in self._open.values())
 
-    def write(self, record: LazyRecord) -> None:
-        """Encodes a record and appends it to the file of its kind, unless its payload is empty.
+    def write(self, record: Record) -> None:
+        """Encodes a record and appends it to the file of its kind.
 
         Raises:
             OSError: The file cannot be written, or the next one cannot be created; or the record
@@ -172,8 +172,6 @@ class RunWriter:
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
-        if not payload:
-            return
         if self._compactor is not None and not self._compactor.takes(len(payload)):
             size, budget = f"{len(payload):,}", f"{self._compactor.total_bytes:,}"
             text = f"a record of {size} bytes; the limit is half of the budget of {budget}"

@@ -45,21 +45,6 @@ def test_records_go_into_the_file_of_their_kind_behind_a_version(tmp_path):
     assert second == lineage
 
 
-class Nothing:
-    kind, once, nbytes = Kind.SUMMARY, False, 0
-
-    def encode(self):
-        return b""
-
-
-def test_a_record_without_a_payload_writes_nothing(tmp_path):
-    writer = RunWriter(tmp_path)
-    before = [os.path.getsize(path) for path in writer.paths]
-    writer.write(Nothing())
-    writer.close()
-    assert [os.path.getsize(path) for path in writer.paths] == before
-
-
 def test_two_writers_on_one_directory_have_files_of_their_own(tmp_path):
     writers = [RunWriter(tmp_path) for _ in range(3)]
     paths = [path for writer in writers for path in writer.paths]
