@@ -178,13 +178,11 @@ class TaskQueue:
 
     def _wait_for_room(self, nbytes: int) -> None:
         """Waits while tasks are done, at most `block_secs` for each."""
+        block_secs = self._limits.block_secs
         while not self._has_room(nbytes):
-            has_moved = functools.partial(self._has_moved, self._done)
-            if not self._changed.wait_for(has_moved, self._limits.block_secs):
+            done = self._done
+            if not self._changed.wait_for(lambda done=done: self._done > done, block_secs):
                 return
-
-    def _has_moved(self, done: int) -> bool:
-        return self._done > done
 
     def _run(self) -> None:
         try:

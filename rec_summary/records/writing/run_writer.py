@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rec_summary._pb import summary_pb2
 from rec_summary.checks import check_choice, check_int_or_none, check_optional
@@ -120,6 +120,7 @@ class RunWriter:
         suffix: str = DEFAULT_SUFFIX,
         durability: Durability | None = None,
         troubles: Troubles | None = None,
+        system: Any = os,
     ) -> None:
         """Creates the directory (mode 0700) unless it exists, and the files (mode 0600).
 
@@ -132,6 +133,7 @@ class RunWriter:
             durability: When files are forced to the disk, and how they are locked; None for
                 the defaults.
             troubles: Gets a failure for each file that was deleted while it was written.
+            system: The operating system, as of `SegmentWriter`.
 
         Raises:
             OSError: The directory or the files cannot be created.
@@ -142,6 +144,7 @@ class RunWriter:
         self._prefix, self._suffix = prefix, suffix
         self._durability = durability or Durability()
         self._troubles = troubles or Troubles()
+        self._os = system
         self._gone_bytes = 0  # of files that are closed
         self._stamps: set[int] = set()  # of the files that this writer has created
         self._compactor: Compactor | None = None
@@ -325,7 +328,9 @@ class RunWriter:
         try:
             for kind in kinds:
                 name = RecordName(stamp, self.rank, this_host(), kind, self._prefix, self._suffix)
-                segment = created[kind] = SegmentWriter(os.path.join(self.directory, str(name)))
+                segment = created[kind] = SegmentWriter(
+                    os.path.join(self.directory, str(name)), self._os
+                )
                 segment.write(version)
                 segment.flush()
         except OSError:

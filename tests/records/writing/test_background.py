@@ -12,6 +12,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
 from rec_summary.records.writing.background import BackgroundWriter, Limits, TaskQueue
 from rec_summary.records.writing.record import Record, Task
+from tests.support.forked import in_child
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 
@@ -311,13 +312,13 @@ def test_a_record_after_close_is_counted_not_raised(sink, troubles):
 
 def test_a_forked_child_writes_nothing_and_does_not_hang(sink, troubles):
     writer = BackgroundWriter(sink, troubles)
-    child = os.fork()
-    if child == 0:
+
+    def use():
         writer.write(Item("from the child"))
         writer.flush()
         writer.close()
-        os._exit(7)
-    assert exit_code(child) == 7
+
+    assert exit_code(in_child(use)) == 0
     writer.write(Item("from the parent"))
     writer.close()
     assert sink.flushed == ["from the parent"]
@@ -433,17 +434,18 @@ def test_a_child_that_is_forked_while_the_lock_is_held_can_ask_for_numbers(sink)
     holder = threading.Thread(target=writer.write, args=(Item(3),))
     holder.start()
     held.wait()
-    child = os.fork()
-    if child == 0:
+
+    def use():
         writer.take_longest()
         writer.write(Item(1))
         writer.put(Task("count", lambda: None, 1))
         writer.flush()
         writer.close()
-        os._exit(7)
+
+    child = in_child(use)
     done.set()
     holder.join()
-    assert exit_code(child) == 7
+    assert exit_code(child) == 0
     sink.gate.set()
     writer.close()
 

@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import re
-import resource
 import subprocess
 import sys
 import threading
@@ -34,6 +33,7 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.training.summary_record import plugins, summary_record
 from rec_summary.values.tensor import from_tensor
 from tests.support import event_files
+from tests.support.disk import LittleSpace
 from tests.support.programs.drive_summary_record import drive
 from tests.support.training_records import events, graphs, histograms, lineage, messages, scalars
 from tests.support.versions import skip_without_their_collector
@@ -440,20 +440,6 @@ def test_a_full_file_is_followed_by_the_next_and_nothing_is_dropped(tmp_path):
     assert files[0].path == record.log_dir
     assert all(file.path.endswith("_mine") for file in files)
     assert len(graphs(tmp_path)) == 1
-
-
-class LittleSpace:
-    """No file of this process may grow beyond a size, in bytes: writing gives EFBIG."""
-
-    def __init__(self, size):
-        self._size = size
-
-    def __enter__(self):
-        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self._size, self._before[1]))
-
-    def __exit__(self, *_):
-        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
 
 
 def test_a_failure_to_write_is_counted_and_overcome(tmp_path):
