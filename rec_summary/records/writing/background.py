@@ -178,11 +178,13 @@ class TaskQueue:
 
     def _wait_for_room(self, nbytes: int) -> None:
         """Waits while tasks are done, at most `block_secs` for each."""
-        block_secs = self._limits.block_secs
         while not self._has_room(nbytes):
-            done = self._done
-            if not self._changed.wait_for(lambda done=done: self._done > done, block_secs):
+            if not self._wait_for_progress():
                 return
+
+    def _wait_for_progress(self) -> bool:
+        done = self._done
+        return self._changed.wait_for(lambda: self._done > done, self._limits.block_secs)
 
     def _run(self) -> None:
         try:
