@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
@@ -23,28 +23,30 @@ _TRIES: Final = 5
 _WAIT_SECS: Final = 0.002
 _HELD: Final = (errno.EWOULDBLOCK, errno.EACCES)
 
+Flock = Callable[[int, int], object]
 
-def hold(fd: int) -> None:
+
+def hold(fd: int, flock: Flock = fcntl.flock) -> None:
     """Locks a new record file until its descriptor is closed.
 
     Does nothing on a file system without locks: the file can be written all the same.
     """
     for _ in range(_TRIES):
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except OSError:
             time.sleep(_WAIT_SECS)  # a reader asks `is_held` at this moment
 
 
-def is_held(path: str) -> bool:
+def is_held(path: str, flock: Flock = fcntl.flock) -> bool:
     """Returns whether a writer has a record file open; False if the file cannot be opened."""
     try:
         fd = open_plain(path)
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno in _HELD
     finally:

@@ -44,22 +44,23 @@ def _missing(name: str) -> ImportError:
     )
 
 
-def _private(module: str, name: str) -> Any:
+def private(module: str, name: str) -> Any:
+    """Returns a private name of a module of MindSpore; raises ImportError if there is none."""
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise _missing(f"{module}.{name}") from error
 
 
-CallbackManager = _private("mindspore.train.callback", "_CallbackManager")
-CallbackParameters = _private("mindspore.train.callback", "_InternalCallbackParam")
-StepSync = _private("mindspore.train.model", "_StepSync")
-FrameworkProfilerCallback = _private("mindspore.train.model", "_FrameworkProfilerCallback")
-save_final_checkpoint = _private("mindspore.train.model", "_save_final_ckpt")
-device_number_check = _private("mindspore.parallel._utils", "_device_number_check")
+CallbackManager = private("mindspore.train.callback", "_CallbackManager")
+CallbackParameters = private("mindspore.train.callback", "_InternalCallbackParam")
+StepSync = private("mindspore.train.model", "_StepSync")
+FrameworkProfilerCallback = private("mindspore.train.model", "_FrameworkProfilerCallback")
+save_final_checkpoint = private("mindspore.train.model", "_save_final_ckpt")
+device_number_check = private("mindspore.parallel._utils", "_device_number_check")
 # A Cell per group that holds the learning rate of each step, or a constant one.
-LearningRateTable = _private("mindspore.nn.optim.optimizer", "_IteratorLearningRate")
-ConstantLearningRate = _private("mindspore.nn.optim.optimizer", "_ConvertToCell")
+LearningRateTable = private("mindspore.nn.optim.optimizer", "_IteratorLearningRate")
+ConstantLearningRate = private("mindspore.nn.optim.optimizer", "_ConvertToCell")
 
 
 def check_model(model: Any, names: Iterable[str] = _MODEL_ATTRIBUTES) -> None:
@@ -131,9 +132,9 @@ def wrapped_network(network: Any) -> Any:
 
 # Summary operators leave their values in a dictionary (graph mode) and in a list (PyNative mode).
 # MindSpore replaces both objects, so they are always read through their modules.
-_take_graph_values = _private("mindspore.train.summary.summary_record", "_get_summary_tensor_data")
-_private("mindspore.train.summary.summary_record", "SUMMARY_TENSOR_CACHE")
-_private("mindspore.ops.operations.debug_ops", "SUMMARY_TENSOR_CACHE")
+_take_graph_values = private("mindspore.train.summary.summary_record", "_get_summary_tensor_data")
+private("mindspore.train.summary.summary_record", "SUMMARY_TENSOR_CACHE")
+private("mindspore.ops.operations.debug_ops", "SUMMARY_TENSOR_CACHE")
 _graph_mode: Any = importlib.import_module("mindspore.train.summary.summary_record")
 _pynative_mode: Any = importlib.import_module("mindspore.ops.operations.debug_ops")
 

@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
-from rec_summary.records.writing.record import LazyRecord
+from rec_summary.records.writing.record import Record
 from rec_summary.training import loaded
 
 _INT32: Final = range(-(2**31), 2**31)
 
 
-def model_record(model: bytes) -> LazyRecord:
+def model_record(model: bytes) -> Record:
     """Returns a computation graph as a record. A run has one.
 
     Args:
         model: A serialised `ModelProto`, the result of `Cell.get_func_graph_proto`.
     """
-    return LazyRecord(functools.partial(_encoded, model, time.time()), len(model))
+    return Record(functools.partial(_encoded, model, time.time()), len(model))
 
 
 def _encoded(model: bytes, wall_time: float) -> bytes:
@@ -30,7 +30,7 @@ def _encoded(model: bytes, wall_time: float) -> bytes:
     return bytes(summary_pb2.Event(wall_time=wall_time, graph_def=graph).SerializeToString())
 
 
-def graph_record(network: Any) -> LazyRecord | None:
+def graph_record(network: Any) -> Record | None:
     """Returns the compiled graph of a network; None in PyNative mode, which has no graph.
 
     Args:

@@ -16,8 +16,9 @@ from rec_summary.records.writing.background import (
     CLOSE_SECS,
     DEFAULT_FLUSH_SECS,
     BackgroundWriter,
+    Limits,
 )
-from rec_summary.records.writing.record import LazyRecord, MessageRecord
+from rec_summary.records.writing.record import MessageRecord, Record, Task
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.values.summary import TENSOR, SummaryValue, encode_event
@@ -68,7 +69,7 @@ def step_record(
     values: Sequence[SummaryValue],
     troubles: Troubles,
     exporter: NpyExporter | None = None,
-) -> LazyRecord:
+) -> Record:
     """Returns all values of one step, as one record. The writer's thread encodes them.
 
     Args:
@@ -94,7 +95,7 @@ def step_record(
                     troubles.report("npy export", text)
         return encode_event(step, wall_time, encoded)
 
-    return LazyRecord(encode, sum(value.nbytes for value in values))
+    return Record(encode, sum(value.nbytes for value in values))
 
 
 class Recorder:
@@ -125,7 +126,7 @@ class Recorder:
         self._troubles = troubles
         self._poll = poll
         self._files: RunWriter | None = None
-        self._writer: BackgroundWriter[LazyRecord] | None = None
+        self._writer: BackgroundWriter | None = None
         self._exporter: NpyExporter | None = None
         # Of closed files.
         self._before = dict.fromkeys(("records", "bytes", "dropped", "errors", "queue_length"), 0)
@@ -168,8 +169,8 @@ class Recorder:
             self._writer = BackgroundWriter(
                 files,
                 self._troubles,
+                Limits(block_secs=options.durability.block_secs),
                 flush_secs=options.flush_secs,
-                block_secs=options.durability.block_secs,
                 poll=self._poll,
             )
         except BaseException:
@@ -186,11 +187,22 @@ class Recorder:
         """The current summary file; None while it is closed."""
         return None if self._files is None else self._files.paths[0]
 
-    def write(self, record: LazyRecord) -> None:
+    def write(self, record: Record) -> None:
         """Queues a record for the writer's thread."""
         writer = self._writer  # another thread may close it
         if writer is not None:
             writer.write(record)
+
+    def put(self, task: Task) -> None:
+        """Queues a task for the writer's thread."""
+        writer = self._writer
+        if writer is not None:
+            writer.put(task)
+
+    def unfinished(self, name: str) -> int:
+        """Returns how many tasks of a name wait or are being done."""
+        writer = self._writer
+        return 0 if writer is None else writer.unfinished[name]
 
     def write_step(
         self, step: int, values: Sequence[SummaryValue], wall_time: float | None = None
@@ -216,16 +228,16 @@ class Recorder:
     def counters(self) -> dict[str, int]:
         """Returns counters since the first opening, by name.
 
-        `records` are accepted records, `bytes` went to the operating system, `dropped` records
+        `records` were written, `bytes` went to the operating system, `dropped` records and tasks
         found a full queue, `errors` are all failures. `queue_length` is the longest queue since the
         last call.
         """
         counts, files, writer = dict(self._before), self._files, self._writer
         counts["errors"] = sum(self._troubles.failures.values())
         if files is not None and writer is not None:
-            counts["records"] += writer.accepted
+            counts["records"] += writer.records
             counts["bytes"] += files.bytes_written
-            counts["dropped"] += writer.dropped
+            counts["dropped"] += writer.dropped.total()
             counts["queue_length"] = writer.take_longest()
         return counts
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import BackgroundWriter
-from rec_summary.records.writing.record import LazyRecord
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.training.recorder import step_record
@@ -30,7 +29,7 @@ def main() -> None:
     retention = Retention(int(sys.argv[6])) if len(sys.argv) > 6 else None
     troubles = Troubles()
     files = RunWriter(folder, rank, Rotation(size, retention=retention))
-    writer: BackgroundWriter[LazyRecord] = BackgroundWriter(files, troubles, flush_secs=FLUSH_SECS)
+    writer = BackgroundWriter(files, troubles, flush_secs=FLUSH_SECS)
     random = np.random.default_rng(rank)
     for step in range(1, steps + 1):
         values: list[SummaryValue] = [SummaryValue(SCALAR, "loss", step + rank / 10)]

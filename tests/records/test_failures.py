@@ -44,17 +44,22 @@ def test_an_attempt_reports_an_exception_and_continues() -> None:
 
 def test_a_signal_handler_may_report_while_a_failure_is_reported() -> None:
     """It runs in the thread that holds the lock."""
-    troubles = Troubles()
+    troubles = Troubles(keep_first=True)
 
-    def report() -> None:
-        with troubles._lock:
+    class First(tuple[str, str]):
+        """Is looked at while the lock is held, and acts like such a handler."""
+
+        def __bool__(self) -> bool:
+            troubles.first = ("close", "busy")
             troubles.report("close", "busy")
+            return True
 
-    reporting = threading.Thread(target=report, daemon=True)
+    troubles.first = First(("write", "full"))
+    reporting = threading.Thread(target=troubles.report, args=("write", "full"), daemon=True)
     reporting.start()
     reporting.join(PATIENCE_SECS)
     assert not reporting.is_alive()
-    assert troubles.counts == {"close": 1}
+    assert troubles.counts == {"close": 1, "write": 1}
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from pathlib import Path
 
@@ -44,7 +43,7 @@ def test_a_file_is_forced_to_the_disk_before_it_gets_its_name(
         assert synced[1:] or os.fstat(fd).st_size == 3  # all that was written
         real(fd)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)  # nobody can see what is on the disk
     with write_atomically(tmp_path / "file", **sync) as file:
         file.write(b"new")
     assert synced == ([temporary_name("file"), tmp_path.name] if sync else [])
@@ -133,17 +132,21 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, place: str) -> None:
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
-@pytest.mark.parametrize(("number", "expected"), [(errno.ENXIO, 4), (errno.EINVAL, 2)])
-def test_where_holes_are_not_known_there_may_be_data_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: int
-) -> None:
-    def lseek(*_: int) -> int:
-        raise OSError(number, os.strerror(number))
-
-    (tmp_path / "file").write_bytes(b"data")
+def test_behind_the_last_data_is_the_end(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as hollow:
+        hollow.write(b"data")
+        hollow.truncate(1 << 24)
     with contextlib.closing(PlainFile(tmp_path / "file")) as file:
-        monkeypatch.setattr(os, "lseek", lseek)
-        assert file.next_data(2) == expected
+        assert file.next_data(2) == 2
+        assert file.next_data(1 << 23) == 1 << 24
+
+
+def test_where_holes_are_not_known_there_may_be_data_everywhere() -> None:
+    path = "/proc/self/status"  # of a file system that does not know
+    with contextlib.closing(PlainFile(path)) as file:
+        with pytest.raises(OSError, match="Invalid argument"), open(path, "rb") as other:
+            os.lseek(other.fileno(), 2, os.SEEK_DATA)
+        assert file.next_data(2) == 2
 
 
 def test_links_and_pipes_are_not_opened(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Signs of life of writers: the lock on their files, and the process on this host."""
 
+import contextlib
 import errno
 import fcntl
 import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import this_host
 from rec_summary.records.liveness import hold, is_held, open_record_files, writer_is_alive
 from rec_summary.records.writing.run_writer import RunWriter
+from tests.support.forked import in_child
 
 PROGRAM = """
 import sys
@@ -63,7 +65,22 @@ def test_each_rank_has_its_own_sign_of_life(tmp_path: Path) -> None:
     assert writer_is_alive(tmp_path, state(dead_pid(), rank=1)) is False
 
 
-def test_what_cannot_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextlib.contextmanager
+def process_of_another_user() -> Iterator[int]:
+    """Gives the number of a process that this one must not signal."""
+    if os.geteuid():
+        yield 1
+        return
+    with subprocess.Popen(["sleep", "3600"], user=65534) as process:
+        os.seteuid(65533)
+        try:
+            yield process.pid
+        finally:
+            os.seteuid(0)
+            process.kill()
+
+
+def test_what_cannot_be_known(tmp_path: Path) -> None:
     assert writer_is_alive(tmp_path, state(os.getpid())) is None  # the number may be another's
     assert writer_is_alive(tmp_path, RunState()) is None  # of MindSpore's own collector
     assert writer_is_alive(tmp_path, state(-dead_pid())) is None  # it would be a group's
@@ -71,11 +88,10 @@ def test_what_cannot_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "file").touch()
     assert writer_is_alive(tmp_path / "file", state(dead_pid())) is False
 
-    def refuse(*_: int) -> None:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "kill", refuse)
-    assert writer_is_alive(tmp_path, state(os.getpid())) is None  # another user's
+    with process_of_another_user() as pid:
+        with pytest.raises(PermissionError):
+            os.kill(pid, 0)
+        assert writer_is_alive(tmp_path, state(pid)) is None
 
 
 def test_questions_do_not_disturb_each_other_nor_the_writer(tmp_path: Path) -> None:
@@ -95,43 +111,45 @@ def test_questions_do_not_disturb_each_other_nor_the_writer(tmp_path: Path) -> N
     assert not is_held(str(tmp_path / "missing"))
 
 
-def test_a_question_at_the_moment_of_the_lock_does_not_prevent_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_at_the_moment_of_the_lock_does_not_prevent_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with path.open("wb") as file, path.open("rb") as reader:
         fcntl.flock(reader, fcntl.LOCK_SH)
-        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(reader, fcntl.LOCK_UN))
-        hold(file.fileno())
+
+        def flock(fd: int, operation: int) -> None:
+            try:
+                fcntl.flock(fd, operation)
+            finally:
+                fcntl.flock(reader, fcntl.LOCK_UN)
+
+        hold(file.fileno(), flock)
         assert is_held(str(path))
 
 
 @pytest.mark.parametrize(("code", "held"), [(errno.ENOLCK, False), (errno.EACCES, True)])
-def test_what_odd_file_systems_say_of_a_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, held: bool
-) -> None:
+def test_what_odd_file_systems_say_of_a_lock(tmp_path: Path, code: int, *, held: bool) -> None:
     """Some have no locks, and some say of a lock that is taken that access is denied."""
 
     def refuse(*_: int) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(fcntl, "flock", refuse)
     path = tmp_path / "file"
     with path.open("wb") as file:
-        hold(file.fileno())  # the file is written all the same
-        assert is_held(str(path)) is held
+        hold(file.fileno(), refuse)  # the file is written all the same
+        assert is_held(str(path), refuse) is held
 
 
 def test_a_forked_child_does_not_keep_its_parents_files_open(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path)
     begin, end = os.pipe()
     started, running = os.pipe()
-    child = os.fork()
-    if child == 0:
+
+    def wait() -> None:
         os.close(end)
         os.write(running, b"1")
         os.read(begin, 1)  # until the parent has looked
-        os._exit(0)
+
+    child = in_child(wait)
     os.close(begin)
     os.read(started, 1)  # the child gives its copies up when it starts
     os.close(started)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
+import io
 import logging
 import os
 import pickle
+import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from rec_summary.errors import SourceError
-from rec_summary.records import remote
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
 from rec_summary.records.reading.repair import repair, sound_records
@@ -45,31 +47,30 @@ def payloads(count: int, size: int) -> list[bytes]:
 
 
 def test_the_end_of_a_long_file_is_read_without_the_rest(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
+    bucket: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     import s3fs
 
-    monkeypatch.setattr(remote, "_READ_AHEAD", 1 << 16)
     data = b"".join(map(frame, payloads(300, 1 << 16)))  # 20 MB
     fs = s3fs.S3FileSystem()
     fs.pipe_file(f"{bucket}/{summary_name()}", data)
-    ranges: list[int] = []
-    fetch = s3fs.core.S3File._fetch_range
 
-    def counted(self: Any, start: int, end: int) -> Any:
-        ranges.append(min(end, len(data)) - start)
-        return fetch(self, start, end)
+    def requested() -> int:
+        """Returns how many bytes were requested since the last call."""
+        calls = [text for each in caplog.records if "get_object" in (text := each.getMessage())]
+        caplog.clear()
+        ranges = [re.search(r"bytes=(\d+)-(\d+)", call) for call in calls]
+        return sum(min(int(found[2]) + 1, len(data)) - int(found[1]) for found in ranges if found)
 
-    monkeypatch.setattr(s3fs.core.S3File, "_fetch_range", counted)
+    caplog.set_level(logging.DEBUG, "s3fs")
     last = len(data) - len(frame(bytes(1 << 16)))
     with RecordReader(Url(f"s3://{bucket}/{summary_name()}"), last) as reader:
         assert reader.read() == (last, payloads(300, 1 << 16)[-1])
         assert reader.read() is None
-    assert 0 < sum(ranges) < 1 << 18
-    ranges.clear()
+    assert 0 < requested() < 1 << 18
     with RecordReader(Url(f"s3://{bucket}/{summary_name()}")) as reader:
         assert [record.payload for record in reader] == payloads(300, 1 << 16)
-    assert sum(ranges) == len(data)  # nothing is requested twice
+    assert requested() == len(data)  # nothing is requested twice
 
 
 def test_reading_goes_on_when_the_rest_arrives(place: tuple[Url, Any, str]) -> None:
@@ -88,10 +89,7 @@ def test_reading_goes_on_when_the_rest_arrives(place: tuple[Url, Any, str]) -> N
         assert reader.size == len(one + two)
 
 
-def test_a_file_that_is_replaced_while_it_is_read(
-    place: tuple[Url, Any, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote, "_READ_AHEAD", 1 << 10)
+def test_a_file_that_is_replaced_while_it_is_read(place: tuple[Url, Any, str]) -> None:
     put(place, FIRST, bytes(100_000))
     file = RemoteFile(place[0].child(FIRST))
     put(place, FIRST, b"other")
@@ -188,33 +186,57 @@ def test_a_bucket_that_does_not_exist_is_named(bucket: str) -> None:
         find_runs(f"s3://{bucket}-2")
 
 
-def test_a_place_that_cannot_be_listed_is_not_an_empty_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise ConnectionRefusedError("nobody listens there")
+class Odd(fsspec.AbstractFileSystem):
+    """A file system at `odd://`, which answers as a test says: with a value or an error."""
 
-    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.ls", refuse)
+    protocol = "odd"
+    cachable = False
+    answers: ClassVar[dict[str, Any]] = {}
+
+    def _answer(self, what: str) -> Any:
+        answer = self.answers.get(what, {})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def find(self, path: str, *_: object, **__: object) -> Any:
+        return self._answer("find")
+
+    def ls(self, path: str, *_: object, **__: object) -> Any:
+        return self._answer("ls")
+
+    def open(self, path: str, *_: object, **__: object) -> Any:
+        file = io.BytesIO(b"one")
+        read = file.read
+        file.read = lambda *size: self._answer("read") or read(*size)  # type: ignore[method-assign]
+        return file
+
+
+@pytest.fixture
+def answers() -> Iterator[dict[str, Any]]:
+    """The answers of `odd://`."""
+    fsspec.register_implementation("odd", Odd, clobber=True)
+    yield Odd.answers
+    Odd.answers.clear()
+
+
+def test_a_place_that_cannot_be_listed_is_not_an_empty_one(answers: dict[str, Any]) -> None:
+    answers["ls"] = ConnectionRefusedError("nobody listens there")
     with pytest.raises(SourceError, match="nobody listens there"):
-        list_tree(Url("memory://server/records"))
+        list_tree(Url("odd://server/records"))
 
 
 def test_names_that_lead_elsewhere_are_left_out(
-    place: tuple[Url, Any, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    answers: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    put(place, FIRST, b"one")
-    fs, root = place[0].connect(SOURCE)
-    whole = type(fs).find
+    url = Url("odd://server/records")
+    root = url.connect(SOURCE)[1]
     hostile = [f"{root}/../../{summary_name()}", f"{root}/run//{summary_name()}", "/etc/passwd"]
     hostile.append(f"{root}/run\0/{summary_name()}")
     about = {"size": 3, "type": "file"}
-    monkeypatch.setattr(
-        type(fs),
-        "find",
-        lambda self, *a, **k: {**whole(self, *a, **k), **dict.fromkeys(hostile, about)},
-    )
+    answers["find"] = dict.fromkeys([f"{root}/{FIRST}", *hostile], about)
     with caplog.at_level(logging.WARNING, logger="rec_summary"):
-        assert [entry.url.below for entry in list_tree(place[0])] == [FIRST]
+        assert [entry.url.below for entry in list_tree(url)] == [FIRST]
     assert "is not the name of a file" in caplog.text
 
 
@@ -237,21 +259,15 @@ def test_a_file_that_is_not_there(place: tuple[Url, Any, str]) -> None:
 
 
 def test_what_a_file_system_raises_while_a_file_is_read_is_an_error_of_it(
-    monkeypatch: pytest.MonkeyPatch,
+    answers: dict[str, Any],
 ) -> None:
-    from fsspec.implementations.memory import MemoryFile
-
-    def refuse(*_: Any) -> None:
-        raise RuntimeError("the token password=hunter2 has expired")
-
-    fsspec.filesystem("memory").pipe_file("/expired/x", b"one")
-    with contextlib.closing(RemoteFile(Url("memory://expired/x"))) as file:
-        monkeypatch.setattr(MemoryFile, "read", refuse)
+    with contextlib.closing(RemoteFile(Url("odd://expired/x"))) as file:
+        answers["read"] = RuntimeError("the token password=hunter2 has expired")
         with pytest.raises(
             OSError, match="RuntimeError: the token password=… has expired"
         ) as caught:
             file.read_at(0, 1)
-    assert (caught.value.errno, caught.value.filename) == (errno.EIO, "memory://expired/x")
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, "odd://expired/x")
 
 
 @pytest.mark.parametrize(
@@ -264,13 +280,11 @@ def test_what_a_file_system_raises_while_a_file_is_read_is_an_error_of_it(
     ],
 )
 def test_stores_say_in_many_ways_when_a_file_was_modified(
-    monkeypatch: pytest.MonkeyPatch, about: Any, expected: float
+    answers: dict[str, Any], about: Any, expected: float
 ) -> None:
-    from fsspec.implementations.memory import MemoryFileSystem
-
-    found = {"/x/file": {"size": 1, **about}}
-    monkeypatch.setattr(MemoryFileSystem, "find", lambda *_, **__: found)
-    assert [entry.modified for entry in list_tree(Url("memory://x"))] == [expected]
+    url = Url("odd://x")
+    answers["find"] = {f"{url.connect(SOURCE)[1]}/file": {"size": 1, **about}}
+    assert [entry.modified for entry in list_tree(url)] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -346,20 +360,13 @@ def test_passwords_and_queries_are_not_shown(url: str, expected: str) -> None:
     assert found.child("a/b") == os.path.join(expected, "a/b")
 
 
-def test_what_file_systems_raise_names_the_url_and_no_secrets(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from fsspec.implementations.memory import MemoryFileSystem
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise RuntimeError("login with password=hunter2 refused\nby host")
-
-    monkeypatch.setattr(MemoryFileSystem, "find", refuse)
+def test_what_file_systems_raise_names_the_url_and_no_secrets(answers: dict[str, Any]) -> None:
+    answers["find"] = RuntimeError("login with password=hunter2 refused\nby host")
     with pytest.raises(SourceError) as caught:
-        list_tree(Url("memory://x"))
+        list_tree(Url("odd://x"))
     said = str(caught.value)
     assert "hunter2" not in said
-    assert "Received: memory://x. Expected: a place that can be read from here" in said
+    assert "Received: odd://x. Expected: a place that can be read from here" in said
     assert "RuntimeError: login with password=… refused by host" in said
 
 

@@ -26,7 +26,7 @@ def imported_names(path: Path) -> Iterator[str]:
 
 def test_a_renamed_private_name_fails_with_its_name() -> None:
     with pytest.raises(ImportError, match=r"has no mindspore\.train\.model\._NoSuchThing"):
-        _mindspore._private("mindspore.train.model", "_NoSuchThing")
+        _mindspore.private("mindspore.train.model", "_NoSuchThing")
     with pytest.raises(ImportError, match=r"has no mindspore\.train\.Model\._device_number"):
         _mindspore.check_model(object())
 

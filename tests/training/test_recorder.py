@@ -1,6 +1,5 @@
 """Step records keep every valid value; a recorder reports which records are written."""
 
-import os
 import threading
 
 import numpy as np
@@ -12,6 +11,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.segment import is_open_here
 from rec_summary.training.recorder import Recorder, RecorderOptions, step_record
 from rec_summary.values.summary import HISTOGRAM, SCALAR, TENSOR, SummaryValue
+from tests.support.disk import LittleSpace
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_where_no_thread_can_be_started_nothing_is_left_open(recorder, monkeypat
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
+        patch.setattr(threading.Thread, "start", start)  # as in a cgroup with a limit
         recorder.open(0)
     assert not recorder.is_open
     assert not any(is_open_here(str(path)) for path in (tmp_path / "records").iterdir())
@@ -57,16 +57,11 @@ def test_where_no_thread_can_be_started_nothing_is_left_open(recorder, monkeypat
     recorder.close()
 
 
-def test_what_could_not_be_written_when_it_was_closed_is_not_flushed(recorder, monkeypatch):
+def test_what_could_not_be_written_when_it_was_closed_is_not_flushed(recorder):
     recorder.open(0)
     recorder.write_message(event(1))
-
-    def write(fd, data):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", write)
-    recorder.close()
-    monkeypatch.undo()
+    with LittleSpace(0):
+        recorder.close()
     assert recorder.flush() is False
 
 

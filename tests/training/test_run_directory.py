@@ -166,18 +166,9 @@ def test_each_training_in_a_directory_below(training: Training) -> None:
     assert {os.path.dirname(path) for path in paths} == {str(training.named)}
 
 
-def test_below_where_no_sibling_can_be_made(
-    training: Training, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_below_where_no_sibling_can_be_made(tmp_path: Path) -> None:
+    training = Training(tmp_path / ("x" * 254), SIBLING)  # no longer name is possible
     training.once(SETTINGS)
-    make = run_directory.make_directory
-
-    def refuse(path: str) -> None:
-        if path == f"{training.named}-2":
-            raise PermissionError(13, "Permission denied", path)
-        make(path)
-
-    monkeypatch.setattr(run_directory, "make_directory", refuse)
     assert os.path.dirname(training.once(OTHER).path) == str(training.named)
 
 
@@ -411,26 +402,34 @@ def test_lines(caplog: pytest.LogCaptureFixture) -> None:
         )
 
 
+@contextlib.contextmanager
+def without_logging() -> Iterator[None]:
+    run_directory.logger.propagate = False  # pytest has handlers above
+    try:
+        yield
+    finally:
+        run_directory.logger.propagate = True
+
+
 def test_without_logging_the_line_is_on_the_standard_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(run_directory.logger, "hasHandlers", lambda: False)
-    announce("/r/a b", Choice("/r/a b"), 0)
+    with without_logging():
+        announce("/r/a b", Choice("/r/a b"), 0)
     assert capsys.readouterr().err == (
         "SummaryCollector: records are in /r/a b; to see them: rec-summary view '/r/a b'\n"
     )
 
 
-def test_a_line_that_cannot_be_written_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_cannot_be_written_costs_only_itself() -> None:
     # As with `2>&-`, after `sys.stderr.close()`, and behind a pipe that nobody reads any more.
     reader, writer = os.pipe()
     os.close(reader)
     broken = os.fdopen(writer, "w", buffering=1)
     closed = io.StringIO()
     closed.close()
-    monkeypatch.setattr(run_directory.logger, "hasHandlers", lambda: False)
     for stream in (None, closed, broken):
-        monkeypatch.setattr(sys, "stderr", stream)
-        announce("/r/run", Choice("/r/run"), 0)
+        with without_logging(), contextlib.redirect_stderr(stream):
+            announce("/r/run", Choice("/r/run"), 0)
     with contextlib.suppress(BrokenPipeError):
         broken.close()

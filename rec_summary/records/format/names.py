@@ -163,6 +163,11 @@ def check_affixes(prefix: str, suffix: str) -> None:
         raise ValueError(three_part("file_suffix", suffix, expected))
 
 
-def this_host() -> str:
-    """Returns this host's name, with other characters than letters, digits, `.`, `-` replaced."""
-    return re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "localhost"
+def this_host(name: str | None = None) -> str:
+    """Returns a host's name, with other characters than letters, digits, `.`, `-` replaced.
+
+    Args:
+        name: What the host says; None to ask this host.
+    """
+    name = socket.gethostname() if name is None else name
+    return re.sub(r"[^A-Za-z0-9.-]", "-", name) or "localhost"

@@ -86,18 +86,22 @@ class RecordReader:
             starts there goes on without a gap or a duplicate.
     """
 
-    def __init__(self, path: str | os.PathLike[str], offset: int = 0) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], offset: int = 0, most_bytes: int = MOST_BYTES
+    ) -> None:
         """Opens `path` for reading.
 
         Args:
             path: A file of framed records; a path or a `Url`.
             offset: The record boundary to start at, in bytes.
+            most_bytes: The largest record that is read.
 
         Raises:
             OSError: The file cannot be opened, is a link, or is no regular file.
         """
         self.path = os.fspath(path)
         self.offset = offset
+        self._most_bytes = most_bytes
         self._file = _opened(self.path)
         self._buffer = b""
         self._buffer_start = offset  # where in the file `_buffer` begins
@@ -137,7 +141,7 @@ class RecordReader:
         # Compare with the file's size first: a damaged length must never make us allocate.
         needed = length + framing.OVERHEAD_BYTES
         present = self.size - start
-        if length > MOST_BYTES:
+        if length > self._most_bytes:
             raise self._too_large(length, ends=needed <= present)
         begin = self._fill(start, needed) if needed <= present else len(self._buffer)
         end = begin + needed
@@ -213,7 +217,9 @@ class RecordReader:
         if ends:
             self.offset = start + length + framing.OVERHEAD_BYTES
         kind = LostRecord if ends else BadLength
-        expected = f"at most {MOST_BYTES:,} bytes (the environment variable {VARIABLE}, in MiB)"
+        expected = (
+            f"at most {self._most_bytes:,} bytes (the environment variable {VARIABLE}, in MiB)"
+        )
         received = verbatim(f"{length:,} bytes")
         return kind(self.path, start, "the length of a record", received, expected)
 

@@ -8,85 +8,101 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
-from typing import Final, Generic
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.record import Item, Sink
+from rec_summary.records.writing.record import Record, Sink, Task
 
 DEFAULT_FLUSH_SECS: Final = 0.1  # a flush takes about 30 us
-_CAPACITY: Final = 256
-_CAPACITY_BYTES: Final = 256 << 20
 BLOCK_SECS: Final = 5.0
 CLOSE_SECS: Final = 60.0
-_RETRY_SECS: Final = 1.0
-_POLL_SECS: Final = 1.0
+_RECORD: Final = "record"
 
 
-class _Flush:
-    """A request to flush, in its place among the records."""
+@dataclass(frozen=True)
+class Limits:
+    """How much may wait in a queue, and how long a caller waits for room.
 
-    succeeded: bool | None = None  # None until it was tried
+    Attributes:
+        tasks: The most tasks that may wait.
+        nbytes: The most bytes that they may take; an empty queue takes any task.
+        block_secs: How long the caller waits, in seconds, while no task is done; 0 for no wait.
+    """
+
+    tasks: int = 256
+    nbytes: int = 256 << 20
+    block_secs: float = BLOCK_SECS
 
 
-class BackgroundWriter(Generic[Item]):
-    """A `Sink` that passes records to another sink through a bounded queue.
+@dataclass(eq=False)
+class Timer:
+    """Something that a queue's thread does beside the tasks.
 
-    A thread takes them from the queue, writes them, and flushes every `flush_secs` while there is
-    something to flush; otherwise it sleeps. It also calls `poll` once a second.
+    Attributes:
+        run: Does it. It sets the next time, and raises nothing.
+        due: The monotonic time at which it is due, in seconds; only the thread changes it.
+    """
 
-    The queue is bounded by number and by bytes. When it is full, the caller waits while records
-    are written. When nothing is written for `block_secs`, the record is dropped and counted; so
-    are the next ones, without a wait, until there is room again.
+    run: Callable[[], object]
+    due: float = math.inf
 
-    No method raises because of a failure of the other sink: failures go to `troubles`.
+
+@dataclass(eq=False)
+class _Request:
+    """Something to do in its place among the tasks, which takes no room."""
+
+    run: Callable[[], object]
+    is_done: bool = False
+
+
+class TaskQueue:
+    """Runs tasks in a thread of its own, one after another.
+
+    The queue is bounded by number and by bytes. When it is full, the caller waits while tasks are
+    done. When none is done for `block_secs`, the task is dropped and counted; so are the next ones,
+    without a wait, until there is room again.
+
+    No method raises because of a failure of a task: failures go to `troubles`.
 
     After a fork, the copy in the child does nothing: the thread exists in the parent only.
 
     Attributes:
-        accepted: How many records were taken into the queue.
-        dropped: How many records were refused because the queue stayed full.
+        dropped: How many tasks were refused because the queue stayed full, by name.
+        unfinished: How many tasks wait or are being done, by name.
     """
 
     def __init__(
         self,
-        sink: Sink[Item],
         troubles: Troubles,
+        limits: Limits | None = None,
         *,
-        flush_secs: float = DEFAULT_FLUSH_SECS,
-        capacity: int = _CAPACITY,
-        capacity_bytes: int = _CAPACITY_BYTES,
-        block_secs: float = BLOCK_SECS,
-        poll: Callable[[], object] | None = None,
+        take: Callable[[Record], object] | None = None,
+        timers: Sequence[Timer] = (),
+        at_end: Callable[[], object] | None = None,
     ) -> None:
         """Starts the thread.
 
         Args:
-            sink: Takes the records; from now on, only the thread uses it.
             troubles: Gets every failure.
-            flush_secs: The longest time from a record to the next flush, in seconds.
-            capacity: The most records that may wait.
-            capacity_bytes: The most bytes that they may take; an empty queue takes any record.
-            block_secs: How long the caller waits, in seconds, while nothing is written; 0 for
-                no wait.
-            poll: Called by the thread, at most once a second; it must be fast.
+            limits: How much may wait; None for the defaults.
+            take: Called by the thread with each record that a task returns; None if none does.
+            timers: What the thread also does, when it is due.
+            at_end: Called by the thread after the last task; it raises nothing.
         """
-        self._sink = sink
         self._troubles = troubles
-        self._flush_secs = flush_secs
-        self._capacity = capacity
-        self._capacity_bytes = capacity_bytes
-        self._block_secs = block_secs
-        self._waiting: collections.deque[Item | _Flush] = collections.deque()
-        self._held_bytes = 0  # of the waiting records and of the one being written
-        self.accepted = 0
-        self._done = 0  # written, or failed
-        self._is_flushed = False  # the last flush has succeeded
-        self._flush_due = math.inf  # the monotonic time of the next regular flush
-        self._poll = poll
-        self._poll_due = math.inf if poll is None else time.monotonic()
+        self._limits = limits or Limits()
+        self._take = take
+        self._timers = timers
+        self._at_end = at_end
+        self._queue: collections.deque[Task | _Request] = collections.deque()
+        self._waiting = 0  # tasks in the queue
+        self._held_bytes = 0  # of the waiting tasks and of the one being done
+        self._done = 0  # tasks, also those that failed
+        self.dropped: collections.Counter[str] = collections.Counter()
+        self.unfinished: collections.Counter[str] = collections.Counter()
         self._overflowing = False
-        self.dropped = 0
         self._longest = 0  # the longest queue since `take_longest`
         self._closing = False
         self._ended = False  # the thread has ended
@@ -95,59 +111,46 @@ class BackgroundWriter(Generic[Item]):
         self._thread = threading.Thread(target=self._run, name="rec_summary-writer", daemon=True)
         self._thread.start()
 
-    def write(self, record: Item) -> None:
-        """Queues a record; drops and counts it if the queue stays full."""
+    def put(self, task: Task) -> None:
+        """Queues a task; drops and counts it if the queue stays full."""
         if os.getpid() != self._pid:
             return
-        nbytes = record.nbytes
+        name, nbytes = task.name, task.nbytes
         with self._changed:
             if not (self._closing or self._overflowing or self._has_room(nbytes)):
                 self._wait_for_room(nbytes)
             if self._closing:  # before, or by another thread meanwhile
-                self._troubles.report("record after close", "a record came too late and is lost")
+                self._troubles.report(f"{name} after close", "it came too late and is lost")
                 return
             self._overflowing = not self._has_room(nbytes)
             if self._overflowing:
-                self.dropped += 1
-                self._troubles.report(
-                    "record dropped", f"the queue of {self._capacity} records stayed full"
-                )
+                self.dropped[name] += 1
+                text = f"the queue of {self._limits.tasks} stayed full"
+                self._troubles.report(f"{name} dropped", text)
                 return
-            self._waiting.append(record)
+            self._queue.append(task)
+            self._waiting += 1
             self._held_bytes += nbytes
-            self.accepted += 1
-            self._longest = max(self._longest, len(self._waiting))
+            self.unfinished[name] += 1
+            self._longest = max(self._longest, self._waiting)
             self._changed.notify_all()
 
-    def _wait_for_room(self, nbytes: int) -> None:
-        """Waits while records are written, at most `block_secs` for each."""
-        while not self._has_room(nbytes):
-            has_moved = functools.partial(self._moved, self._done)
-            if not self._changed.wait_for(has_moved, self._block_secs):
-                return
-
-    def _moved(self, done: int) -> bool:
-        return self._done > done
-
-    def flush(self, timeout: float = CLOSE_SECS) -> bool:
-        """Waits until everything queued so far is with the operating system.
+    def reach(self, run: Callable[[], object], timeout: float) -> bool:
+        """Does something after all tasks so far, however many wait; it raises nothing.
 
         Returns:
-            Whether that was reached, within `timeout` seconds.
+            Whether it was done, or the thread has ended, within `timeout` seconds.
         """
         if os.getpid() != self._pid:
             return False
-        request = _Flush()
+        request = _Request(run)
         with self._changed:
-            self._waiting.append(request)
+            self._queue.append(request)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: request.succeeded is not None or self._ended, timeout)
-            if request.succeeded is None and self._ended:
-                return self._is_flushed
-            return bool(request.succeeded)
+            return self._changed.wait_for(lambda: request.is_done or self._ended, timeout)
 
     def close(self, timeout: float = CLOSE_SECS) -> None:
-        """Writes what is queued, closes the sink and ends the thread; twice is allowed."""
+        """Does what is queued and ends the thread; twice is allowed."""
         if os.getpid() != self._pid:
             return
         with self._changed:
@@ -161,78 +164,153 @@ class BackgroundWriter(Generic[Item]):
             self._troubles.report("close", f"the writer is still busy after {timeout} s")
 
     def take_longest(self) -> int:
-        """Returns the greatest length of the queue since the last call."""
+        """Returns the greatest number of waiting tasks since the last call."""
         if os.getpid() != self._pid:  # another thread of the parent may have held the lock
             return self._longest
         with self._changed:
-            longest, self._longest = self._longest, len(self._waiting)
+            longest, self._longest = self._longest, self._waiting
         return longest
 
     def _has_room(self, nbytes: int) -> bool:
-        if all(isinstance(item, _Flush) for item in self._waiting):
-            return True  # no record waits
-        fits = self._held_bytes + nbytes <= self._capacity_bytes
-        return fits and len(self._waiting) < self._capacity
+        limits, waiting = self._limits, self._waiting
+        fits = waiting < limits.tasks and self._held_bytes + nbytes <= limits.nbytes
+        return fits or not waiting
+
+    def _wait_for_room(self, nbytes: int) -> None:
+        """Waits while tasks are done, at most `block_secs` for each."""
+        while not self._has_room(nbytes):
+            if not self._wait_for_progress():
+                return
+
+    def _wait_for_progress(self) -> bool:
+        done = self._done
+        return self._changed.wait_for(lambda: self._done > done, self._limits.block_secs)
 
     def _run(self) -> None:
         try:
-            self._serve()
+            while (action := self._next()) is not None:
+                action()
+                del action  # with the task, which may be large
+            if self._at_end is not None:
+                self._at_end()
         finally:
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
-
-    def _serve(self) -> None:
-        while (action := self._next()) is not None:
-            action()
-            del action  # with the record, which may be large
-        self._flush(self._sink.close)
 
     def _next(self) -> Callable[[], object] | None:
         """Waits for the next action and returns it; None at the end."""
         with self._changed:
             while True:
                 now = time.monotonic()
-                if now >= self._flush_due:
-                    return functools.partial(self._flush, self._sink.flush)
-                if now >= self._poll_due:
-                    return self._run_poll
-                if self._waiting:
-                    item = self._waiting.popleft()
-                    if isinstance(item, _Flush):
-                        return functools.partial(self._flush, self._sink.flush, item)
-                    return functools.partial(self._write, item)
+                due = math.inf
+                for timer in self._timers:
+                    if now >= timer.due:
+                        return timer.run
+                    due = min(due, timer.due)
+                if self._queue:
+                    item = self._queue.popleft()
+                    if isinstance(item, _Request):
+                        return functools.partial(self._answer, item)
+                    self._waiting -= 1
+                    return functools.partial(self._do, item)
                 if self._closing:
                     return None
-                due = min(self._flush_due, self._poll_due)
                 self._changed.wait(None if due == math.inf else due - now)
 
-    def _write(self, item: Item) -> None:
-        with self._troubles.attempt("write"):
-            self._sink.write(item)
+    def _answer(self, request: _Request) -> None:
+        request.run()
+        with self._changed:
+            request.is_done = True
+            self._changed.notify_all()
+
+    def _do(self, task: Task) -> None:
+        with self._troubles.attempt(task.name):
+            record = task.run()
+            if record is not None and self._take is not None:
+                self._take(record)
         with self._changed:
             self._done += 1
-            self._held_bytes -= item.nbytes
-            if self._flush_due == math.inf:
-                self._flush_due = time.monotonic() + self._flush_secs
+            self._held_bytes -= task.nbytes
+            self.unfinished[task.name] -= 1
             self._changed.notify_all()
 
-    def _flush(self, flush: Callable[[], object], request: _Flush | None = None) -> None:
-        succeeded = False
+
+class BackgroundWriter(TaskQueue):
+    """A queue of records, and of tasks that take their place among them.
+
+    The thread passes the records to a sink. It flushes every `flush_secs` while there is something
+    to flush; otherwise it sleeps. It also calls `poll` from time to time.
+
+    Attributes:
+        records: How many records the sink has been given.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        troubles: Troubles,
+        limits: Limits | None = None,
+        *,
+        flush_secs: float = DEFAULT_FLUSH_SECS,
+        retry_secs: float = 1.0,
+        poll: Callable[[], object] | None = None,
+        poll_secs: float = 1.0,
+    ) -> None:
+        """Starts the thread.
+
+        Args:
+            sink: Takes the records; from now on, only the thread uses it.
+            troubles: Gets every failure.
+            limits: How much may wait; None for the defaults.
+            flush_secs: The longest time from a record to the next flush, in seconds.
+            retry_secs: The shortest time from a flush that failed to the next, in seconds.
+            poll: Called by the thread; it must be fast.
+            poll_secs: The time between two polls, in seconds.
+        """
+        self._sink = sink
+        self._flush_secs = flush_secs
+        self._retry_secs = max(flush_secs, retry_secs)
+        self._poll_secs = poll_secs
+        self._is_flushed = False  # the last flush has succeeded
+        self.records = 0
+        self._flushes = Timer(functools.partial(self._flush, sink.flush))
+        timers = [self._flushes]
+        if poll is not None:
+            self._polls = Timer(functools.partial(self._poll, poll), time.monotonic())
+            timers.append(self._polls)
+        close = functools.partial(self._flush, sink.close)
+        super().__init__(troubles, limits, take=self._write, timers=timers, at_end=close)
+
+    def write(self, record: Record) -> None:
+        """Queues a record; drops and counts it if the queue stays full."""
+        self.put(Task("record", lambda: record, record.nbytes))
+
+    def flush(self, timeout: float = CLOSE_SECS) -> bool:
+        """Waits until everything queued so far is with the operating system.
+
+        Returns:
+            Whether that was reached, within `timeout` seconds.
+        """
+        return self.reach(self._flushes.run, timeout) and self._is_flushed
+
+    def _write(self, record: Record) -> None:
+        self.records += 1
+        if self._flushes.due == math.inf:
+            self._flushes.due = time.monotonic() + self._flush_secs
+        with self._troubles.attempt("write"):
+            self._sink.write(record)
+
+    def _flush(self, flush: Callable[[], object]) -> None:
+        is_flushed = False
         with self._troubles.attempt("flush"):
             flush()
-            succeeded = True
-        with self._changed:
-            self._is_flushed = succeeded
-            if request is not None:
-                request.succeeded = succeeded
-            # After a failure it is tried again, no more often than this.
-            again = time.monotonic() + max(self._flush_secs, _RETRY_SECS)
-            self._flush_due = math.inf if succeeded else again
-            self._changed.notify_all()
+            is_flushed = True
+        self._is_flushed = is_flushed
+        # After a failure it is tried again, no more often than this.
+        self._flushes.due = math.inf if is_flushed else time.monotonic() + self._retry_secs
 
-    def _run_poll(self) -> None:
-        assert self._poll is not None
+    def _poll(self, poll: Callable[[], object]) -> None:
         with self._troubles.attempt("poll"):
-            self._poll()
-        self._poll_due = time.monotonic() + _POLL_SECS
+            poll()
+        self._polls.due = time.monotonic() + self._poll_secs

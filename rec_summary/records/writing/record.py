@@ -1,47 +1,21 @@
-"""Records, and the sinks that take records."""
+"""Records and tasks: what a thread that writes can be given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.names import Kind
 
 
-class Sized(Protocol):
-    """Something that takes memory while it waits in a queue."""
-
-    @property
-    def nbytes(self) -> int:
-        """About how much memory it takes, in bytes."""
-
-
-Item = TypeVar("Item", bound=Sized)
-Taken = TypeVar("Taken", bound=Sized, contravariant=True)
-
-
-class Sink(Protocol[Taken]):
-    """Takes records, or other things that are written."""
-
-    def write(self, record: Taken, /) -> None:
-        """Takes one record."""
-
-    def flush(self) -> object:
-        """Hands all records to the operating system."""
-
-    def close(self) -> None:
-        """Flushes, and closes files and threads. Closing twice is allowed."""
-
-
 @dataclass(eq=False)
-class LazyRecord:
+class Record:
     """A record that can be written.
 
     Attributes:
-        encode: Returns the payload; it is empty where there is nothing to write. It does the heavy
-            work: the writer's thread calls it.
+        encode: Returns the payload. It does the heavy work: the writer's thread calls it.
         nbytes: About how much memory it takes until then, in bytes.
         kind: The kind of file that it belongs to.
     """
@@ -51,7 +25,7 @@ class LazyRecord:
     kind: Kind = Kind.SUMMARY
 
 
-class MessageRecord(LazyRecord):
+class MessageRecord(Record):
     """A record that is a protobuf message."""
 
     def __init__(self, message: Any) -> None:
@@ -59,3 +33,31 @@ class MessageRecord(LazyRecord):
         is_lineage = isinstance(message, lineage_pb2.LineageEvent)
         kind = Kind.LINEAGE if is_lineage else Kind.SUMMARY
         super().__init__(message.SerializeToString, message.ByteSize(), kind)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Work for a thread that has a queue.
+
+    Attributes:
+        name: What it is, in a few words, for counts and messages; the same for all of its kind.
+        run: Does the work. A writer writes the record that it returns, if any, in its place.
+        nbytes: About how much memory it takes until it is done, in bytes.
+    """
+
+    name: str
+    run: Callable[[], Record | None]
+    nbytes: int
+
+
+class Sink(Protocol):
+    """Takes records."""
+
+    def write(self, record: Record, /) -> None:
+        """Takes one record."""
+
+    def flush(self) -> object:
+        """Hands all records to the operating system."""
+
+    def close(self) -> None:
+        """Flushes, and closes files and threads. Closing twice is allowed."""

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rec_summary._pb import summary_pb2
 from rec_summary.checks import check_choice, check_int_or_none, check_optional
@@ -29,7 +29,7 @@ from rec_summary.records.format.names import (
 )
 from rec_summary.records.locks import LOCK_NAME, check_kind, file_lock
 from rec_summary.records.writing.background import BLOCK_SECS
-from rec_summary.records.writing.record import LazyRecord
+from rec_summary.records.writing.record import Record
 from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
 
@@ -120,6 +120,7 @@ class RunWriter:
         suffix: str = DEFAULT_SUFFIX,
         durability: Durability | None = None,
         troubles: Troubles | None = None,
+        system: Any = os,
     ) -> None:
         """Creates the directory (mode 0700) unless it exists, and the files (mode 0600).
 
@@ -132,6 +133,7 @@ class RunWriter:
             durability: When files are forced to the disk, and how they are locked; None for
                 the defaults.
             troubles: Gets a failure for each file that was deleted while it was written.
+            system: The operating system, as of `SegmentWriter`.
 
         Raises:
             OSError: The directory or the files cannot be created.
@@ -142,6 +144,7 @@ class RunWriter:
         self._prefix, self._suffix = prefix, suffix
         self._durability = durability or Durability()
         self._troubles = troubles or Troubles()
+        self._os = system
         self._gone_bytes = 0  # of files that are closed
         self._stamps: set[int] = set()  # of the files that this writer has created
         self._compactor: Compactor | None = None
@@ -163,8 +166,8 @@ class RunWriter:
         """How many bytes were passed to the operating system, in all files so far."""
         return self._gone_bytes + sum(segment.bytes_written for segment in self._open.values())
 
-    def write(self, record: LazyRecord) -> None:
-        """Encodes a record and appends it to the file of its kind, unless its payload is empty.
+    def write(self, record: Record) -> None:
+        """Encodes a record and appends it to the file of its kind.
 
         Raises:
             OSError: The file cannot be written, or the next one cannot be created; or the record
@@ -172,8 +175,6 @@ class RunWriter:
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
-        if not payload:
-            return
         if self._compactor is not None and not self._compactor.takes(len(payload)):
             size, budget = f"{len(payload):,}", f"{self._compactor.total_bytes:,}"
             text = f"a record of {size} bytes; the limit is half of the budget of {budget}"
@@ -327,7 +328,9 @@ class RunWriter:
         try:
             for kind in kinds:
                 name = RecordName(stamp, self.rank, this_host(), kind, self._prefix, self._suffix)
-                segment = created[kind] = SegmentWriter(os.path.join(self.directory, str(name)))
+                segment = created[kind] = SegmentWriter(
+                    os.path.join(self.directory, str(name)), self._os
+                )
                 segment.write(version)
                 segment.flush()
         except OSError:

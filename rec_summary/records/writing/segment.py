@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import Final
+from typing import Any, Final
 
 from rec_summary.records.files import FILE_MODE
 from rec_summary.records.format.framing import frame
@@ -33,8 +33,12 @@ class SegmentWriter:
         records: How many records were accepted.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, system: Any = os) -> None:
         """Creates `path` (mode 0600).
+
+        Args:
+            path: The file.
+            system: The operating system: the module `os`, or something with the same functions.
 
         Raises:
             FileExistsError: The file exists already; another writer owns it.
@@ -44,13 +48,14 @@ class SegmentWriter:
         self.path = path
         self.bytes_written = 0
         self.records = 0
+        self._os = system
         self._fd = os.open(path, flags, FILE_MODE)
         hold(self._fd)
         _open_segments.add(self)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._torn = False  # a part of a record is at the end, and could not be cut off
-        self._linked = os.fstat(self._fd).st_nlink > 0  # not every file system counts names
+        self._linked = self._os.fstat(self._fd).st_nlink > 0  # not every file system counts names
 
     @property
     def size(self) -> int:
@@ -90,7 +95,7 @@ class SegmentWriter:
         done = 0
         try:
             while done < len(data):
-                done += os.write(self._fd, data[done:])
+                done += self._os.write(self._fd, data[done:])
         except OSError as error:
             error.filename = self.path  # an operator sees which disk is full
             raise
@@ -115,7 +120,7 @@ class SegmentWriter:
                 self._cut_back()
 
     def _cut_back(self) -> None:
-        os.ftruncate(self._fd, self.bytes_written)
+        self._os.ftruncate(self._fd, self.bytes_written)
         self._torn = False
 
     def sync(self) -> None:
@@ -125,7 +130,7 @@ class SegmentWriter:
             OSError: The disk reports an error.
         """
         if self._fd >= 0:
-            os.fsync(self._fd)
+            self._os.fsync(self._fd)
 
     @property
     def is_lost(self) -> bool:
@@ -136,7 +141,7 @@ class SegmentWriter:
         if not self._linked:
             return False
         try:
-            status = os.fstat(self._fd)
+            status = self._os.fstat(self._fd)
         except OSError as error:  # it is closed; or another host has deleted it, as NFS says
             return error.errno == errno.ESTALE
         if status.st_nlink:
@@ -182,7 +187,7 @@ class SegmentWriter:
     def _close(self) -> None:
         _open_segments.discard(self)
         fd, self._fd = self._fd, -1  # closed even if that fails
-        os.close(fd)
+        self._os.close(fd)
 
 
 _open_segments: set[SegmentWriter] = set()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from rec_summary.records.writing.record import LazyRecord
+from rec_summary.records.writing.record import Record
 from rec_summary.training.recorder import Recorder
 from rec_summary.values.summary import encode_event, encode_scalar
 
@@ -50,7 +50,7 @@ class Health:
         cost = {"snapshot_ms": mean} if self._snapshots else {}
         self._last, self._seconds, self._snapshots = time.monotonic(), 0.0, 0
         encode = functools.partial(self._encoded, step, cost, time.time())
-        self._recorder.write(LazyRecord(encode, _BYTES))
+        self._recorder.write(Record(encode, _BYTES))
 
     def _encoded(self, step: int, cost: Mapping[str, float], wall_time: float) -> bytes:
         """Returns a report. The writer's counters are read now, after all earlier records."""

@@ -218,7 +218,9 @@ class Snapshots:
         yield SummaryValue(IMAGE, "input_data" + _AUTO, np.array(array[:MAX_TILES], copy=True))
 
 
-def sample(parameter: Any, most: int | None, turn: int) -> tuple[Array, int | None]:
+def sample(
+    parameter: Any, most: int | None, turn: int, on_cpu: bool | None = None
+) -> tuple[Array, int | None]:
     """Returns a copy of a parameter, or of every k-th of its rows if it is large.
 
     An embedding table can have more values than can be copied between two steps, and more than a
@@ -229,6 +231,7 @@ def sample(parameter: Any, most: int | None, turn: int) -> tuple[Array, int | No
         parameter: A `Parameter` of any shape.
         most: The largest number of values; None for all.
         turn: The number of earlier samples; it chooses the rows.
+        on_cpu: Whether numpy can view the parameter; None for whether MindSpore computes there.
 
     Returns:
         The values, of any shape, and the size of the parameter if they are a sample of it.
@@ -243,7 +246,7 @@ def sample(parameter: Any, most: int | None, turn: int) -> tuple[Array, int | No
     every = -(-size // most)
     by_rows = shape[0] >= _FEWEST_ROWS * every
     first = turn % every
-    if is_on_cpu():
+    if is_on_cpu() if on_cpu is None else on_cpu:
         view = np.asarray(parameter.asnumpy())  # of live weights, of any type
         part = (view if by_rows else view.reshape(-1))[first::every]
         return own_array(part, parameter.name), size

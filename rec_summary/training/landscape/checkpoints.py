@@ -8,6 +8,7 @@ has no end. A file gets its name only when it is complete.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -25,7 +26,8 @@ from rec_summary.records.checkpoints.sparse import is_large, sparse_parameters
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import FILE_MODE, make_directory, write_atomically
 from rec_summary.records.locks import LOCK_NAME, file_lock
-from rec_summary.records.writing.background import BackgroundWriter
+from rec_summary.records.writing.background import Limits, TaskQueue
+from rec_summary.records.writing.record import Task
 from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training.landscape.options import LandscapeOptions
 from rec_summary.training.landscape.replay import ReplayBuffer
@@ -95,13 +97,9 @@ class LandscapeCheckpoints:
         self._last_time = time.monotonic()
         self._troubles = troubles
         self._replay = ReplayBuffer(options.replay, options.num_samples) if options.replay else None
-        self._writer = BackgroundWriter(
-            _Files(os.path.join(summary_dir, FOLDER), options, durability.lock),
-            troubles,
-            flush_secs=3600,  # every file is complete by itself
-            capacity=_WAITING,
-            block_secs=durability.block_secs,
-        )
+        self._files = _Files(os.path.join(summary_dir, FOLDER), options, durability.lock)
+        limits = Limits(tasks=_WAITING, block_secs=durability.block_secs)
+        self._queue = TaskQueue(troubles, limits)
 
     def take(self, network: Any, number: int, steps_per_epoch: int) -> None:
         """Copies the parameters of a network if a checkpoint is due.
@@ -121,7 +119,9 @@ class LandscapeCheckpoints:
             parameters[parameter.name] = np.array(as_array(parameter, parameter.name), copy=True)
         rows = {} if self._replay is None else self._replay.take_changes()
         name = type(network).__name__
-        self._writer.write(Snapshot(number, name, parameters, steps_per_epoch, rows))
+        snapshot = Snapshot(number, name, parameters, steps_per_epoch, rows)
+        write = functools.partial(self._files.write, snapshot)
+        self._queue.put(Task("landscape checkpoint", write, snapshot.nbytes))
 
     def add_rows(self, element: Any) -> None:
         """Adds the input rows of a step; copies those that are kept for replay.
@@ -146,7 +146,7 @@ class LandscapeCheckpoints:
 
     def close(self) -> None:
         """Writes all snapshots and ends the thread."""
-        self._writer.close()
+        self._queue.close()
 
 
 class _Files:
@@ -210,12 +210,6 @@ class _Files:
             kept = {*sorted(kept)[1:], self._base[0]}
         gone = [number for number in self._written if number not in kept]
         return [self._written.pop(number) for number in gone]
-
-    def flush(self) -> None:
-        """Does nothing: every file is complete by itself."""
-
-    def close(self) -> None:
-        """Does nothing: no file stays open."""
 
     def _metadata(self, steps_per_epoch: int) -> dict[str, Any]:
         """Returns MindSpore's metadata of the checkpoints so far.

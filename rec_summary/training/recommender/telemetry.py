@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import math
 import time
-import weakref
 from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.arrays import Array
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.record import LazyRecord
+from rec_summary.records.writing.record import Record, Task
 from rec_summary.training.recommender import inputs, tables
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.counting.aggregator import Aggregator, ReportRequest
@@ -25,12 +24,13 @@ from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import is_on_cpu
 
 _MOST_TENSOR_STEPS: Final = 16  # with live Tensors: hundreds of steps slow down training
-_EXAMPLES: Final = 1 << 15  # in a record: few examples take nearly as much time as many
+_EXAMPLES: Final = 1 << 15  # in a task: few examples take nearly as much time as many
 _RECORD_BYTES: Final = 8 << 20  # larger ones leave the cache, and keep memory from others
 _TABLES: Final = 4  # whose rows are sampled in one step
-_MOST_WAITING: Final = 4  # records in the queue of the writer's thread
+_MOST_WAITING: Final = 4  # tasks in the queue of the writer's thread
 _MOST_BYTES: Final = 64 << 20
 _REPORT_BYTES: Final = 4096
+_TASK: Final = "recommender metrics"
 
 
 class RecommenderTelemetry:
@@ -41,7 +41,7 @@ class RecommenderTelemetry:
 
         Args:
             options: The metrics.
-            recorder: Receives the batches, as records for the writer's thread.
+            recorder: Receives the batches, as tasks for the writer's thread.
             troubles: Receives every failure.
         """
         self._options = options
@@ -55,7 +55,6 @@ class RecommenderTelemetry:
         self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
         self._nbytes = 0
-        self._waiting: list[weakref.ref[LazyRecord]] = []
         self._reports = 0
         self._step = 0
         self._rows: dict[str, tuple[Array, Array]] = {}
@@ -98,7 +97,7 @@ class RecommenderTelemetry:
         self._began = time.perf_counter()
 
     def end_step(self, view: StepView, step: int) -> None:
-        """Takes the inputs of a step; queues a record if enough, or if a report is due."""
+        """Takes the inputs of a step; queues a task if enough, or if a report is due."""
         if self._reader is None:
             return
         ended = time.perf_counter()
@@ -129,7 +128,7 @@ class RecommenderTelemetry:
         if self._is_detail_near(step):
             self._sample_rows(_TABLES)
         is_large = self._examples >= _EXAMPLES or self._nbytes >= _RECORD_BYTES
-        if is_large and self._has_room():
+        if is_large and self._recorder.unfinished(_TASK) < _MOST_WAITING:
             self._queue(None)
 
     def end(self) -> None:
@@ -182,13 +181,14 @@ class RecommenderTelemetry:
     def _queue(self, request: ReportRequest | None) -> None:
         assert self._aggregator is not None
         self._release_tensors()
-        work = functools.partial(self._aggregator.work, self._batches, request)
-        record = LazyRecord(work, self._nbytes + _REPORT_BYTES)
+        run = functools.partial(_count, self._aggregator, self._batches, request)
+        self._recorder.put(Task(_TASK, run, self._nbytes + _REPORT_BYTES))
         self._batches, self._owned, self._examples, self._nbytes = [], 0, 0, 0
-        self._waiting.append(weakref.ref(record))
-        self._recorder.write(record)
 
-    def _has_room(self) -> bool:
-        # A record that the writer has written, or dropped, no longer exists.
-        self._waiting = [ref for ref in self._waiting if ref() is not None]
-        return len(self._waiting) < _MOST_WAITING
+
+def _count(
+    aggregator: Aggregator, batches: list[StepInputs], request: ReportRequest | None
+) -> Record | None:
+    """Counts batches; returns the record of the report, if one is due and not empty."""
+    event = aggregator.work(batches, request)
+    return Record(lambda: event, len(event)) if event else None

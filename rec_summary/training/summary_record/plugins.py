@@ -10,7 +10,7 @@ from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.checks import check_name, check_that, check_type, check_unicode
 from rec_summary.errors import three_part, verbatim
-from rec_summary.records.writing.record import LazyRecord
+from rec_summary.records.writing.record import Record
 from rec_summary.training.graphs import model_record
 from rec_summary.training.lineage.custom import custom_lineage
 from rec_summary.training.operators import KINDS, snapshot
@@ -31,7 +31,7 @@ _LANDSCAPE: Final = "landscape"
 PLUGINS: Final = (*KINDS, *_LINEAGE, GRAPH, _LANDSCAPE)
 
 
-def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEvent | LazyRecord:
+def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEvent | Record:
     """Checks a user's value, and returns it with its own memory.
 
     Returns:
@@ -59,11 +59,11 @@ class PendingValues:
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str], SummaryValue] = {}
-        self._rest: list[tuple[str, LineageEvent | LazyRecord]] = []
+        self._rest: list[tuple[str, LineageEvent | Record]] = []
 
-    def put(self, plugin: str, content: SummaryValue | LineageEvent | LazyRecord) -> None:
+    def put(self, plugin: str, content: SummaryValue | LineageEvent | Record) -> None:
         """Adds a value of a plugin."""
-        if isinstance(content, LineageEvent | LazyRecord):
+        if isinstance(content, LineageEvent | Record):
             self._rest.append((plugin, content))
         else:
             self._values[plugin, content.tag] = content
@@ -82,7 +82,7 @@ class PendingValues:
         for plugin, content in self._rest:
             if plugin not in chosen:
                 continue
-            if isinstance(content, LazyRecord):
+            if isinstance(content, Record):
                 recorder.write(content)
             else:
                 content.step, content.wall_time = step, now
@@ -119,7 +119,7 @@ def _serialised(plugin: str, value: Any, message: str) -> bytes:
     return bytes(value.SerializeToString())
 
 
-def _graph(value: Any) -> LazyRecord:
+def _graph(value: Any) -> Record:
     """Returns the record of a ModelProto with a graph."""
     what, expected = "the value of graph", "a ModelProto message with a graph, or its bytes"
     payload = value if isinstance(value, bytes) else _serialised(GRAPH, value, "ModelProto")

@@ -90,10 +90,9 @@ def test_a_file_may_end_inside_a_header(tmp_path, size):
             reader.read()
 
 
-def test_a_record_above_the_limit_is_stepped_over_also_at_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("rec_summary.records.reading.reader.MOST_BYTES", 100)
+def test_a_record_above_the_limit_is_stepped_over_also_at_the_end(tmp_path):
     path = write(tmp_path, frame(b"x" * 100) + frame(b"x" * 101))
-    with RecordReader(path) as reader:
+    with RecordReader(path, most_bytes=100) as reader:
         assert reader.read().payload == b"x" * 100
         with pytest.raises(LostRecord, match="101 bytes"):
             reader.read()

@@ -114,11 +114,11 @@ def test_a_directory_that_cannot_be_read_is_left_out_with_a_warning(tmp_path, ca
     real, closed = os.scandir, "/a"
 
     def scandir(path):
-        if str(path).endswith(closed):  # permissions mean nothing to root
+        if str(path).endswith(closed):
             raise PermissionError(13, "Permission denied", str(path))
         return real(path)
 
-    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "scandir", scandir)  # root may read every directory
     assert [run.name for run in find_runs(tmp_path)] == ["b"]
     assert f"{tmp_path / 'a'} is left out: Permission denied" in caplog.text
     closed = ""

@@ -10,8 +10,9 @@ import pytest
 
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
-from rec_summary.records.writing import background
-from rec_summary.records.writing.background import BackgroundWriter
+from rec_summary.records.writing.background import BackgroundWriter, Limits, TaskQueue
+from rec_summary.records.writing.record import Record, Task
+from tests.support.forked import in_child
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 
@@ -32,12 +33,16 @@ class SlowSink:
     def __init__(self):
         self.gate = threading.Event()
         self.gate.set()
+        self.held = 0  # records that the thread has brought
+        self.thread = None
         self.written = []
         self.flushed = []
         self.closed = 0
         self.failing = False
 
     def write(self, record):
+        self.held += 1
+        self.thread = threading.current_thread()
         self.gate.wait()
         if self.failing:
             raise OSError(28, "No space left on device")
@@ -63,8 +68,8 @@ def troubles():
     return Troubles()
 
 
-def wake_ups(writer):
-    status = Path(f"/proc/self/task/{writer._thread.native_id}/status").read_text()
+def wake_ups(thread):
+    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
     return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.MULTILINE)[1])
 
 
@@ -120,14 +125,14 @@ def test_flush_says_when_it_did_not_work(sink, troubles):
 @pytest.mark.parametrize(("nbytes", "most"), [(10, 256), (32 << 20, 7)])
 def test_without_other_limits_256_records_or_mebibytes_wait(sink, troubles, nbytes, most):
     sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, block_secs=0)
+    writer = BackgroundWriter(sink, troubles, Limits(block_secs=0))
     writer.write(Item("being written", nbytes))
-    eventually(lambda: not writer._waiting)  # the thread holds it
+    eventually(lambda: sink.held)
     for n in range(300):
         writer.write(Item(n, nbytes))
-    assert writer.accepted == 1 + most
     sink.gate.set()
     writer.close()
+    assert writer.records == 1 + most
 
 
 def test_a_record_that_was_written_takes_no_memory(sink, troubles):
@@ -140,16 +145,15 @@ def test_a_record_that_was_written_takes_no_memory(sink, troubles):
 
 
 @pytest.mark.parametrize(("poll", "most"), [(None, 0), (int, 1)])
-def test_an_idle_writer_does_not_run(sink, troubles, monkeypatch, poll, most):
-    monkeypatch.setattr(background, "_RETRY_SECS", 0.0)  # there is nothing to try again
-    writer = BackgroundWriter(sink, troubles, flush_secs=0.01, poll=poll)
+def test_an_idle_writer_does_not_run(sink, troubles, poll, most):
+    writer = BackgroundWriter(sink, troubles, flush_secs=0.01, retry_secs=0.0, poll=poll)
     writer.write(Item(1))
     eventually(lambda: sink.flushed == [1])
 
     def wakes_up():
-        before = wake_ups(writer)
+        before = wake_ups(sink.thread)
         time.sleep(0.3)  # MindSpore's writer polls thousands of times in this
-        return wake_ups(writer) - before
+        return wake_ups(sink.thread) - before
 
     eventually(wakes_up, lambda often: often <= most)  # it may still be on its way to sleep
     writer.close()
@@ -168,18 +172,17 @@ def test_a_failing_disk_is_logged_once_counted_and_survived(sink, troubles, capl
     assert len([r for r in caplog.records if "No space left" in r.message]) == 1
 
 
-def test_a_full_queue_holds_up_the_caller_once_and_then_drops_and_counts(
-    sink, troubles, monkeypatch
-):
+def test_a_full_queue_holds_up_the_caller_once_and_then_drops_and_counts(sink, troubles):
     sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, capacity=4, block_secs=0.2)
-    wait, waits = writer._wait_for_room, []
-    monkeypatch.setattr(writer, "_wait_for_room", lambda size: waits.append(size) or wait(size))
+    writer = BackgroundWriter(sink, troubles, Limits(tasks=4, block_secs=1.0))
     writer.write(Item(0))
-    eventually(lambda: not writer._waiting)  # the thread holds it
-    for n in range(1, 100):
+    eventually(lambda: sink.held)
+    for n in range(1, 5):
         writer.write(Item(n))
-    assert len(waits) == 1  # not for each record
+    others = threading.Thread(target=lambda: [writer.write(Item(n)) for n in range(5, 100)])
+    others.start()
+    others.join(60)
+    assert not others.is_alive()  # it has not waited for each of 95 records
     dropped = troubles.counts["record dropped"]
     assert dropped == 95
     sink.gate.set()
@@ -193,7 +196,7 @@ def test_a_full_queue_holds_up_the_caller_once_and_then_drops_and_counts(
 
 def test_the_caller_goes_on_as_soon_as_there_is_room(sink, troubles):
     sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, capacity=2, capacity_bytes=1000, block_secs=60)
+    writer = BackgroundWriter(sink, troubles, Limits(tasks=2, nbytes=1000, block_secs=60))
     threading.Timer(0.1, sink.gate.set).start()
     for n in range(30):
         writer.write(Item(n, 10 if n % 3 else 990))  # it may need the room of both
@@ -204,9 +207,9 @@ def test_the_caller_goes_on_as_soon_as_there_is_room(sink, troubles):
 
 def test_the_queue_is_bounded_in_bytes_but_lets_one_giant_through(sink, troubles):
     sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, capacity_bytes=1000, block_secs=0.05)
+    writer = BackgroundWriter(sink, troubles, Limits(nbytes=1000, block_secs=0.05))
     writer.write(Item("giant", 5000))
-    eventually(lambda: not writer._waiting)  # the thread holds it
+    eventually(lambda: sink.held)
     writer.write(Item("first in line", 10))
     writer.write(Item("over budget", 900))
     assert troubles.counts == {"record dropped": 1}
@@ -216,12 +219,12 @@ def test_the_queue_is_bounded_in_bytes_but_lets_one_giant_through(sink, troubles
 
 
 def test_what_was_written_takes_no_room_any_more(sink, troubles):
-    writer = BackgroundWriter(sink, troubles, capacity_bytes=1000, block_secs=0)
+    writer = BackgroundWriter(sink, troubles, Limits(nbytes=1000, block_secs=0))
     writer.write(Item("before", 990))
     assert writer.flush()
     sink.gate.clear()
     writer.write(Item("being written", 10))
-    eventually(lambda: not writer._waiting)  # the thread holds it
+    eventually(lambda: sink.held == 2)
     writer.write(Item("first in line", 10))
     writer.write(Item("as much as fits", 980))
     writer.write(Item("too much", 1))
@@ -243,9 +246,8 @@ def test_a_flush_that_fails_is_tried_again_without_being_asked(sink, troubles):
 
 
 @pytest.mark.parametrize(("flush_secs", "retry_secs"), [(0.001, 1e6), (1e6, 0.001)])
-def test_a_flush_is_not_tried_again_at_once(sink, troubles, monkeypatch, flush_secs, retry_secs):
-    monkeypatch.setattr(background, "_RETRY_SECS", retry_secs)
-    writer = BackgroundWriter(sink, troubles, flush_secs=flush_secs)
+def test_a_flush_is_not_tried_again_at_once(sink, troubles, flush_secs, retry_secs):
+    writer = BackgroundWriter(sink, troubles, flush_secs=flush_secs, retry_secs=retry_secs)
     sink.failing = True
     assert writer.flush() is False
     writer.write(Item(1))
@@ -290,9 +292,9 @@ def test_records_that_come_all_the_time_are_flushed(sink, troubles):
 
 def test_a_flush_that_waits_is_not_in_the_way_of_a_giant(sink, troubles):
     sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, capacity_bytes=1000, block_secs=0)
+    writer = BackgroundWriter(sink, troubles, Limits(nbytes=1000, block_secs=0))
     writer.write(Item("first", 10))
-    eventually(lambda: not writer._waiting)  # the thread holds it
+    eventually(lambda: sink.held)
     assert not writer.flush(timeout=0)
     writer.write(Item("giant", 5000))
     assert troubles.counts == {}
@@ -310,13 +312,13 @@ def test_a_record_after_close_is_counted_not_raised(sink, troubles):
 
 def test_a_forked_child_writes_nothing_and_does_not_hang(sink, troubles):
     writer = BackgroundWriter(sink, troubles)
-    child = os.fork()
-    if child == 0:
+
+    def use():
         writer.write(Item("from the child"))
         writer.flush()
         writer.close()
-        os._exit(7)
-    assert exit_code(child) == 7
+
+    assert exit_code(in_child(use)) == 0
     writer.write(Item("from the parent"))
     writer.close()
     assert sink.flushed == ["from the parent"]
@@ -329,28 +331,28 @@ def test_a_slow_disk_is_waited_for_as_long_as_it_moves(troubles):
             super().write(record)
 
     sink = Slow()
-    writer = BackgroundWriter(sink, troubles, capacity=2, block_secs=2)
+    writer = BackgroundWriter(sink, troubles, Limits(tasks=2, block_secs=2))
     for n in range(50):  # 2.5 seconds in all, longer than a disk may stand still
         writer.write(Item(n))
     writer.close()
     assert sink.flushed == list(range(50))
     assert troubles.counts == {}
-    assert writer.accepted == 50
-    assert writer.dropped == 0
+    assert writer.records == 50
+    assert writer.dropped == {}
 
 
 def test_without_waiting_what_finds_no_room_is_dropped_and_counted(sink, troubles):
     sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, capacity=4, block_secs=0)
+    writer = BackgroundWriter(sink, troubles, Limits(tasks=4, block_secs=0))
     for n in range(50):
         writer.write(Item(n))
     assert not sink.written  # the gate is closed: a wait would have been for ever
     assert writer.take_longest() == 4
     sink.gate.set()
     writer.close()
-    assert writer.dropped == troubles.counts["record dropped"]
-    assert writer.accepted + writer.dropped == 50
-    assert len(sink.flushed) == writer.accepted
+    assert writer.dropped == {"record": troubles.counts["record dropped"]}
+    assert writer.records + writer.dropped["record"] == 50
+    assert len(sink.flushed) == writer.records
     assert writer.take_longest() == 4  # it was so long when this was last asked
     assert writer.take_longest() == 0
 
@@ -366,67 +368,85 @@ def test_flush_after_a_close_that_failed_does_not_wait(sink, troubles):
 
 def test_a_record_that_waited_for_room_while_another_thread_closed_is_counted(sink, troubles):
     sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, capacity=1, block_secs=60)
+    writer = BackgroundWriter(sink, troubles, Limits(tasks=1, block_secs=60))
     writer.write(Item(1))
-    eventually(lambda: not writer._waiting)
+    eventually(lambda: sink.held)
     writer.write(Item(2))
     waiting = threading.Thread(target=writer.write, args=(Item(3),))
     waiting.start()
-    closing = threading.Thread(target=writer.close)
-    closing.start()
-    eventually(lambda: writer._closing)
+    writer.close(timeout=0)  # it begins to close
     sink.gate.set()
     waiting.join(PATIENCE_SECS)
-    closing.join(PATIENCE_SECS)
+    writer.close()
     assert sink.flushed == [1, 2]
-    assert writer.accepted == 2
-    assert troubles.counts == {"record after close": 1}
+    assert writer.records == 2
+    assert troubles.counts == {"close": 1, "record after close": 1}
     assert writer.flush(timeout=30) is True
 
 
-def test_a_handler_that_closes_may_interrupt_a_write(sink, troubles):
+class AtDrop(Troubles):
+    """Does something when a record is dropped: the queue's lock is held then."""
+
+    def __init__(self, act):
+        super().__init__()
+        self._act = act
+
+    def report(self, kind, error):
+        super().report(kind, error)
+        if kind == "record dropped":
+            self._act()
+
+
+def full_writer(sink, troubles):
+    """Returns a writer that drops the next record."""
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, Limits(tasks=1, block_secs=0))
+    writer.write(Item(1))
+    eventually(lambda: sink.held)
+    writer.write(Item(2))
+    return writer
+
+
+def test_a_handler_that_closes_may_interrupt_a_write(sink):
     """It runs in the thread that holds the lock."""
-    writer = BackgroundWriter(sink, troubles)
     closed = []
 
     def close(*_):
+        sink.gate.set()
         writer.close(timeout=PATIENCE_SECS)
         closed.append(sink.closed)
 
+    troubles = AtDrop(lambda: signal.raise_signal(signal.SIGUSR1))
+    writer = full_writer(sink, troubles)
     before = signal.signal(signal.SIGUSR1, close)
     try:
-        writer.write(Item(1))
-        with writer._changed:  # as `write` does
-            signal.raise_signal(signal.SIGUSR1)
+        writer.write(Item(3))
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert closed == [1]  # within the handler
-    assert sink.flushed == [1]
-    assert troubles.counts == {}
+    assert sink.flushed == [1, 2]
+    assert troubles.counts == {"record dropped": 1}
 
 
-def test_a_child_that_is_forked_while_the_lock_is_held_can_ask_for_numbers(sink, troubles):
-    writer = BackgroundWriter(sink, troubles)
+def test_a_child_that_is_forked_while_the_lock_is_held_can_ask_for_numbers(sink):
     held, done = threading.Event(), threading.Event()
-
-    def hold():
-        with writer._changed:
-            held.set()
-            done.wait()
-
-    holder = threading.Thread(target=hold)
+    writer = full_writer(sink, AtDrop(lambda: held.set() or done.wait()))
+    holder = threading.Thread(target=writer.write, args=(Item(3),))
     holder.start()
     held.wait()
-    child = os.fork()
-    if child == 0:
+
+    def use():
         writer.take_longest()
         writer.write(Item(1))
+        writer.put(Task("count", lambda: None, 1))
         writer.flush()
         writer.close()
-        os._exit(7)
+
+    child = in_child(use)
     done.set()
     holder.join()
-    assert exit_code(child) == 7
+    assert exit_code(child) == 0
+    sink.gate.set()
     writer.close()
 
 
@@ -445,14 +465,13 @@ def test_records_are_encoded_in_the_thread_in_order(sink, troubles):
         writer.write(each)
     writer.close()
     assert sink.flushed == [1, 5, 9]
-    assert added.thread is writer._thread
+    assert added.thread is sink.thread is not threading.current_thread()
     assert troubles.counts == {"write": 1}
-    assert writer.accepted == 4
+    assert writer.records == 4
 
 
 @pytest.mark.parametrize("pause", [0.001, 1e6])
-def test_the_thread_polls_also_while_there_is_nothing_to_write(sink, troubles, monkeypatch, pause):
-    monkeypatch.setattr(background, "_POLL_SECS", pause)
+def test_the_thread_polls_also_while_there_is_nothing_to_write(sink, troubles, pause):
     threads = []
 
     def poll():
@@ -460,12 +479,74 @@ def test_the_thread_polls_also_while_there_is_nothing_to_write(sink, troubles, m
         if len(threads) == 1:
             raise OSError("a failed poll")
 
-    writer = BackgroundWriter(sink, troubles, poll=poll)
+    writer = BackgroundWriter(sink, troubles, poll=poll, poll_secs=pause)
     eventually(lambda: len(threads), until=lambda count: count > (pause < 1))
     for number in range(3):
         writer.write(Item(number))
         assert writer.flush()
     writer.close()
     assert len(threads) == 1 or pause < 1
-    assert set(threads) == {writer._thread}
+    assert set(threads) == {sink.thread}
     assert troubles.counts == {"poll": 1}
+
+
+def task(run, nbytes=10, name="count"):
+    return Task(name, run, nbytes)
+
+
+def test_the_record_of_a_task_is_written_in_its_place(sink, troubles):
+    writer = BackgroundWriter(sink, troubles)
+    writer.write(Item(1))
+    writer.put(task(lambda: Record(lambda: 2, 10)))
+    writer.put(task(lambda: None))
+    writer.write(Item(3))
+    writer.put(task(lambda: Record(lambda: 4, 10)))
+    assert writer.flush()
+    assert sink.flushed == [1, 2, 3, 4]
+    assert writer.records == 4
+    writer.close()
+    assert troubles.counts == {}
+
+
+def test_a_queue_knows_how_many_tasks_of_a_name_are_unfinished(sink, troubles):
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles)
+    writer.write(Item(1))
+    for _ in range(3):
+        writer.put(task(lambda: None))
+    assert writer.unfinished == {"record": 1, "count": 3}
+    sink.gate.set()
+    assert writer.flush()
+    assert writer.unfinished["count"] == writer.unfinished["record"] == 0
+    writer.close()
+
+
+def test_tasks_are_dropped_and_fail_under_their_own_name(troubles):
+    gate, held, done = threading.Event(), threading.Event(), []
+    queue = TaskQueue(troubles, Limits(tasks=2, block_secs=0))
+    queue.put(task(lambda: held.set() or (gate.wait() and None)))
+    held.wait()
+    queue.put(task(lambda: _raise(ValueError("no number")), name="sum"))
+    queue.put(task(lambda: done.append(2)))
+    queue.put(task(lambda: done.append(3)))
+    assert queue.dropped == {"count": 1}
+    gate.set()
+    assert queue.reach(lambda: done.append("reached"), PATIENCE_SECS)
+    assert done == [2, "reached"]
+    queue.close()
+    queue.put(task(lambda: None))
+    assert troubles.counts == {"count dropped": 1, "sum": 1, "count after close": 1}
+
+
+def test_a_queue_gives_records_to_another(sink, troubles):
+    """So a slow task is in the way of no record."""
+    writer, gate = BackgroundWriter(sink, troubles), threading.Event()
+    queue = TaskQueue(troubles, take=writer.write)
+    queue.put(task(lambda: gate.wait() and Record(lambda: "slow", 10)))
+    writer.write(Item("fast"))
+    assert writer.flush()
+    assert sink.flushed == ["fast"]
+    gate.set()
+    queue.close()
+    writer.close()
+    assert sink.flushed == ["fast", "slow"]

@@ -3,21 +3,23 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
-import filelock
 import pytest
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.failures import Troubles
-from rec_summary.records.format.names import Kind
+from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.locks import LOCK_NAME, file_lock
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
-from rec_summary.records.writing.retention import LEAST_BYTES, Retention
+from rec_summary.records.writing.retention import LEAST_BYTES, MOST_FILES, Retention
 from rec_summary.records.writing.run_writer import FILE_VERSION, Durability, Rotation, RunWriter
-from tests.support.waiting import PATIENCE_SECS
+from tests.support.disk import Disk
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 
 def payloads(run, kind):
@@ -43,21 +45,6 @@ def test_records_go_into_the_file_of_their_kind_behind_a_version(tmp_path):
     first, second = map(lineage_pb2.LineageEvent.FromString, payloads(run, Kind.LINEAGE))
     assert first.version == FILE_VERSION
     assert second == lineage
-
-
-class Nothing:
-    kind, once, nbytes = Kind.SUMMARY, False, 0
-
-    def encode(self):
-        return b""
-
-
-def test_a_record_without_a_payload_writes_nothing(tmp_path):
-    writer = RunWriter(tmp_path)
-    before = [os.path.getsize(path) for path in writer.paths]
-    writer.write(Nothing())
-    writer.close()
-    assert [os.path.getsize(path) for path in writer.paths] == before
 
 
 def test_two_writers_on_one_directory_have_files_of_their_own(tmp_path):
@@ -187,33 +174,31 @@ def test_a_moved_directory_goes_on_where_it_is_and_rotates_at_the_old_place(tmp_
 
 
 @pytest.fixture
-def synced(monkeypatch):
-    """Returns a list of what is forced to the disk, as it happens."""
-    real, paths = os.fsync, []
-
-    def note(fd):
-        paths.append(os.readlink(f"/proc/self/fd/{fd}"))
-        real(fd)
-
-    monkeypatch.setattr(os, "fsync", note)
-    return paths
+def disk():
+    return Disk()
 
 
 @pytest.mark.parametrize(
     ("policy", "flushed", "closed"), [("never", 0, 0), ("close", 0, 2), ("flush", 2, 2)]
 )
-def test_files_are_forced_to_the_disk_as_chosen(tmp_path, synced, policy, flushed, closed):
-    writer = RunWriter(tmp_path, durability=Durability(fsync=policy))
-    del synced[:]
+def test_files_are_forced_to_the_disk_as_chosen(tmp_path, disk, policy, flushed, closed):
+    writer = RunWriter(tmp_path, durability=Durability(fsync=policy), system=disk)
     writer.write(Sized(1))
     writer.flush()
-    assert len(synced) == flushed
-    del synced[:]
+    assert len(disk.synced) == flushed
+    del disk.synced[:]
     writer.close()
-    assert len(set(synced)) == closed
+    assert len(set(disk.synced)) == closed
 
 
-def test_the_name_of_the_next_file_and_a_full_one_are_forced_to_the_disk(tmp_path, synced):
+def test_the_name_of_the_next_file_and_a_full_one_are_forced_to_the_disk(tmp_path, monkeypatch):
+    real, synced = os.fsync, []
+
+    def fsync(fd):
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)  # nobody can see what is on the disk
     writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1))
     full = writer.paths[0]
     writer.write(Sized(1))
@@ -231,48 +216,33 @@ def test_bytes_are_counted_over_all_files(tmp_path):
     assert writer.bytes_written == sum(path.stat().st_size for path in tmp_path.glob("events*"))
 
 
-@pytest.fixture
-def full_disk(monkeypatch):
-    """Makes the disk full while the list that it returns has something in it."""
-    real, full = os.write, []
-
-    def write(fd, data):
-        if full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(fd, data)
-
-    monkeypatch.setattr(os, "write", write)
-    return full
-
-
-def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, full_disk):
+def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, disk):
     """A new file can be created there, but what the old one still holds fits nowhere."""
-    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000))
+    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000), system=disk)
     for step in range(1, 4):
         writer.write(Sized(step))
-    full_disk.append(True)
+    disk.failing = errno.ENOSPC
     writer.write(Sized(4))  # the file is full now
     for step in range(5, 31):
         with pytest.raises(OSError, match="No space left"):
             writer.write(Sized(step))
-    del full_disk[:]
+    disk.failing = None
     writer.write(Sized(31))
     writer.close()
     assert flat(steps(tmp_path)) == list(range(1, 32))
 
 
-def test_the_records_that_fit_are_forced_to_the_disk(tmp_path, full_disk, synced):
-    writer = RunWriter(tmp_path, durability=Durability(fsync="flush"))
-    del synced[:]
+def test_the_records_that_fit_are_forced_to_the_disk(tmp_path, disk):
+    writer = RunWriter(tmp_path, durability=Durability(fsync="flush"), system=disk)
     writer.write(Sized(1))
-    full_disk.append(True)
+    disk.failing = errno.ENOSPC
     with pytest.raises(OSError, match="No space left"):
         writer.flush()
-    assert sorted(synced) == sorted(writer.paths)
-    del synced[:]
+    assert sorted(disk.synced) == sorted(writer.paths)
+    del disk.synced[:]
     with pytest.raises(OSError, match="No space left"):
         writer.close()
-    assert len(synced) == 2
+    assert len(disk.synced) == 2
 
 
 def held_below(directory):
@@ -281,46 +251,37 @@ def held_below(directory):
     return [path for path in paths if path.startswith(str(directory))]
 
 
-def test_a_writer_that_cannot_begin_leaves_no_files_and_holds_none(tmp_path, full_disk):
-    full_disk.append(True)
+def test_a_writer_that_cannot_begin_leaves_no_files_and_holds_none(tmp_path, disk):
+    disk.failing = errno.ENOSPC
     for _ in range(2):
         with pytest.raises(OSError, match="No space left"):
-            RunWriter(tmp_path / "records")
+            RunWriter(tmp_path / "records", system=disk)
     assert list_files(str(tmp_path / "records")) == ()
     assert held_below(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_asks_for_compaction(tmp_path, monkeypatch, number):
-    writer = RunWriter(tmp_path, rotation=Rotation(retention=Retention(LEAST_BYTES)))
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, None])
+def test_a_full_disk_or_a_large_record_asks_for_compaction(tmp_path, disk, number):
+    """Nothing else asks between two rotations: the directory is listed each time."""
+    retention = Rotation(retention=Retention(LEAST_BYTES))
+    writer = RunWriter(tmp_path, rotation=retention, system=disk)
     writer.write(Sized(1))
-    asked = []
-
-    def full(fd, data):
-        raise OSError(number, "full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(writer._compactor, "begun", lambda *_: asked.append(True))
-        patch.setattr(os, "write", full)
-        with pytest.raises(OSError, match="full"):
+    for step in range(2, MOST_FILES + 4):
+        other = RunWriter(tmp_path)
+        other.write(Sized(step))
+        other.close()
+    writer.write(Sized(1000))
+    before = len(list_files(str(tmp_path)))
+    if number is None:
+        writer.write(Sized(1001, size=LEAST_BYTES // 32))
+    else:
+        disk.failing = number
+        with pytest.raises(OSError, match=os.strerror(number)):
             writer.flush()
-    assert asked == [True]
+        disk.failing = None
+    eventually(lambda: len(list_files(str(tmp_path))) < before)
     writer.close()
-    assert flat(steps(tmp_path)) == [1]
-
-
-def test_room_is_asked_for_once_and_for_each_large_record(tmp_path, monkeypatch):
-    """The directory is listed each time."""
-    writer = RunWriter(tmp_path, rotation=Rotation(retention=Retention(LEAST_BYTES)))
-    asked = []
-    monkeypatch.setattr(writer._compactor, "begun", lambda _, nbytes: asked.append(nbytes))
-    for step in range(3):
-        writer.write(Sized(step))
-    assert asked == [0]
-    large = Sized(4, size=LEAST_BYTES // 32)
-    writer.write(large)
-    assert asked == [0, len(large.encode())]
-    writer.close()
+    assert {1, 1000} <= set(flat(steps(tmp_path)))
 
 
 def test_a_deleted_file_is_noticed_before_it_is_full(tmp_path):
@@ -404,18 +365,15 @@ def test_a_clock_that_steps_back_does_not_reorder_files(tmp_path):
     assert list_files(str(tmp_path))[0].name.rank == 1
 
 
-def test_names_are_chosen_under_the_lock_of_the_directory(tmp_path, monkeypatch):
-    real, listed = os.listdir, []
-
-    def listdir(path):
-        with pytest.raises(filelock.Timeout):
-            file_lock(os.path.join(path, LOCK_NAME), timeout=0).acquire()
-        listed.append(path)
-        return real(path)
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    begun(tmp_path)
-    assert listed == [str(tmp_path)]
+def test_names_are_chosen_under_the_lock_of_the_directory(tmp_path):
+    found = []
+    beginning = threading.Thread(target=lambda: found.extend(begun(tmp_path)))
+    with file_lock(str(tmp_path / LOCK_NAME), timeout=0):
+        beginning.start()
+        time.sleep(0.2)  # without the lock, it would choose in this time
+        (tmp_path / "events.out.events.summary.9999999999.0.host_MS").write_bytes(b"")
+    beginning.join()
+    assert [parse_name(os.path.basename(path)).stamp for path in found] == [10_000_000_000] * 2
 
 
 def test_eight_processes_at_once_never_share_a_file(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
 from rec_summary.records.writing.segment import SegmentWriter, is_open_here
+from tests.support.disk import Disk
 
 
 def read_all(path):
@@ -116,10 +117,10 @@ def test_with_too_little_room_for_all_records_the_first_ones_are_written(small_d
     assert read == payloads[: len(read)]
 
 
-def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_them_all(tmp_path, monkeypatch):
-    real = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
-    writer = SegmentWriter(str(tmp_path / "s"))
+def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_them_all(tmp_path):
+    disk = Disk()
+    disk.at_once = 7
+    writer = SegmentWriter(str(tmp_path / "s"), disk)
     writer.write(b"one")
     writer.write(b"two")
     writer.close()
@@ -136,7 +137,8 @@ def test_while_nothing_can_be_written_memory_stays_bounded(small_disk):
         except OSError:
             refused += 1
     assert refused > 0
-    assert (8 << 20) <= writer._pending_bytes < (8 << 20) + 2 * len(frame(b"x" * 100_000))
+    waiting = writer.size - writer.bytes_written
+    assert (8 << 20) <= waiting < (8 << 20) + 2 * len(frame(b"x" * 100_000))
     with pytest.raises(OSError, match="No space left"):
         writer.close()
 
@@ -168,16 +170,23 @@ def test_a_kill_in_the_middle_leaves_at_most_one_torn_record(tmp_path):
     assert os.path.getsize(tmp_path / "s") - reader.offset < len(frame(seen[0]))
 
 
-def test_nothing_is_appended_to_a_torn_record_that_cannot_be_cut_off(small_disk, monkeypatch):
+class Uncut(Disk):
+    """A disk that does not shorten a file while `refuses` is set."""
+
+    refuses = True
+
+    def ftruncate(self, fd, length):
+        if self.refuses:
+            raise OSError(errno.EIO, "cannot be cut")
+        os.ftruncate(fd, length)
+
+
+def test_nothing_is_appended_to_a_torn_record_that_cannot_be_cut_off(small_disk):
     (small_disk / "ballast").write_bytes(b"x" * 200_000)
-    writer = SegmentWriter(str(small_disk / "s"))
+    disk = Uncut()
+    writer = SegmentWriter(str(small_disk / "s"), disk)
     writer.write(b"whole")
     writer.flush()
-
-    def refuse(*_):
-        raise OSError(errno.EIO, "cannot be cut")
-
-    monkeypatch.setattr(os, "ftruncate", refuse)
     with pytest.raises(OSError, match="No space left"):
         writer.write(b"x" * 100_000)
     torn = (small_disk / "s").read_bytes()
@@ -186,7 +195,7 @@ def test_nothing_is_appended_to_a_torn_record_that_cannot_be_cut_off(small_disk,
     with pytest.raises(OSError, match="cannot be cut"):
         writer.flush()
     assert (small_disk / "s").read_bytes() == torn
-    monkeypatch.undo()
+    disk.refuses = False
     writer.close()
     assert read_all(small_disk / "s") == [b"whole", b"x" * 100_000]
 
@@ -230,37 +239,47 @@ def test_nothing_goes_into_a_deleted_file(tmp_path):
     assert read_all(tmp_path / "s") == [b"x" * 100_000]
 
 
-def nameless(status):
-    """Returns the status of a file as file systems give it that do not count its names."""
-    return os.stat_result([0 if n == 3 else each for n, each in enumerate(status)])
+class Odd(Disk):
+    """A file system that does not count the names of a file, or answers with an error."""
+
+    def __init__(self, answer=None):
+        super().__init__()
+        self.answer = answer
+
+    def fstat(self, fd):
+        if self.answer is not None:
+            raise OSError(self.answer, os.strerror(self.answer))
+        return os.stat_result([0 if n == 3 else each for n, each in enumerate(os.fstat(fd))])
+
+
+class Forgetful(Odd):
+    """Counts the names of a file only when it is new."""
+
+    is_new = True
+
+    def fstat(self, fd):
+        if self.is_new:
+            self.is_new = False
+            return os.fstat(fd)
+        return super().fstat(fd)
 
 
 @pytest.mark.parametrize(
     ("answer", "lost"), [(errno.ESTALE, True), (errno.EIO, False), (None, False)]
 )
-def test_what_odd_file_systems_say_of_a_file(tmp_path, monkeypatch, answer, lost):
+def test_what_odd_file_systems_say_of_a_file(tmp_path, answer, lost):
     """NFS knows no file that another host has deleted; some forget how many names one has."""
-    writer = SegmentWriter(str(tmp_path / "s"))
-    real = os.fstat
-
-    def fstat(fd):
-        if fd != writer._fd:
-            return real(fd)
-        if answer is not None:
-            raise OSError(answer, os.strerror(answer))
-        return nameless(real(fd))
-
-    monkeypatch.setattr(os, "fstat", fstat)
+    writer = SegmentWriter(str(tmp_path / "s"), Forgetful(answer))
     assert writer.is_lost is lost
+    writer.abandon()
 
 
-def test_no_file_is_lost_where_names_are_not_counted(tmp_path, monkeypatch):
+def test_no_file_is_lost_where_names_are_not_counted(tmp_path):
     """A status that differs by the way of asking would begin a new file at each record."""
-    real = os.fstat
-    monkeypatch.setattr(os, "fstat", lambda fd: nameless(real(fd)))
-    writer = SegmentWriter(str(tmp_path / "s"))
+    writer = SegmentWriter(str(tmp_path / "s"), Odd())
     (tmp_path / "s").unlink()
     assert not writer.is_lost
+    writer.abandon()
 
 
 def test_a_file_is_open_here_until_it_is_closed(tmp_path):
@@ -275,36 +294,41 @@ def test_a_file_is_open_here_until_it_is_closed(tmp_path):
     assert (tmp_path / "t").read_bytes() == b""
 
 
-def test_a_file_that_cannot_even_be_closed_is_closed_once(tmp_path, monkeypatch):
-    """Its number may be another file's by then."""
-    writer, *others = [SegmentWriter(str(tmp_path / name)) for name in "stu"]
-    real, closed = os.close, []
+class Unclosed(Disk):
+    """A disk that reports a failure of each file that it closes."""
 
-    def close(fd):
-        real(fd)
-        closed.append(fd)
+    def __init__(self):
+        super().__init__()
+        self.closed = []
+
+    def close(self, fd):
+        os.close(fd)
+        self.closed.append(fd)
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(os, "close", close)
+
+def test_a_file_that_cannot_even_be_closed_is_closed_once(tmp_path):
+    """Its number may be another file's by then."""
+    disk = Unclosed()
+    writer, other = [SegmentWriter(str(tmp_path / name), disk) for name in "st"]
     with pytest.raises(OSError, match="Input/output"):
         writer.close()
     writer.close()
-    assert len(closed) == 1
-    others[0].hand_over(others[1])  # no record is lost
-    assert len(closed) == 2
-    monkeypatch.undo()
-    others[1].close()
+    assert len(disk.closed) == 1
+    successor = SegmentWriter(str(tmp_path / "u"))
+    other.hand_over(successor)  # no record is lost
+    assert len(disk.closed) == 2
+    successor.close()
 
 
-def test_what_is_forced_to_the_disk(tmp_path, monkeypatch):
-    synced = []
-    monkeypatch.setattr(os, "fsync", synced.append)
-    writer = SegmentWriter(str(tmp_path / "s"))
+def test_what_is_forced_to_the_disk(tmp_path):
+    disk = Disk()
+    writer = SegmentWriter(str(tmp_path / "s"), disk)
     writer.sync()
-    assert synced == [writer._fd]
+    assert disk.synced == [writer.path]
     writer.close()
     writer.sync()
-    assert len(synced) == 1
+    assert len(disk.synced) == 1
 
 
 def test_a_process_without_an_input_writes_to_the_descriptor_0(tmp_path):

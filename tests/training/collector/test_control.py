@@ -20,7 +20,9 @@ from rec_summary.records.control import NAME, Request, add_request, new_identity
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
 from rec_summary.training.collector.control import SETTINGS, Control, save_checkpoint
+from rec_summary.training.collector.options import CollectorOptions, check_specified
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
+from rec_summary.training.recorder import RecorderOptions
 from tests.support.nets import ClickNet, Journal, bounded, click_model, stream
 from tests.support.training_records import lineage, messages, scalars, statuses
 from tests.support.waiting import eventually
@@ -30,18 +32,41 @@ def request(**what: Any) -> Request:
     return Request(id=new_identity(), author="alice@host", time=1.0, **what)
 
 
+def options_of(folder: Path, gradients: GradientMetrics | None = None) -> CollectorOptions:
+    """Returns the options of a collector with the defaults."""
+    return CollectorOptions(
+        files=RecorderOptions(str(folder)),
+        **check_specified(None, True),
+        custom_lineage={},
+        lineage_secs=30.0,
+        lineage_on_all_ranks=False,
+        most_histogram_values=None,
+        recommender=None,
+        run_directory="sibling",
+        control=True,
+        collect_freq=10,
+        collect_tensor_freq=None,
+        gradients=gradients,
+    )
+
+
+class Asked(Control):
+    """The control of a collector that has begun to record in a directory."""
+
+    def __init__(self, folder: Path, gradients: GradientMetrics | None = None) -> None:
+        self.folder, self.troubles = folder, Troubles()
+        super().__init__(options_of(folder, gradients), self.troubles)
+        self.begin(str(folder))
+
+
 @pytest.fixture
-def begun(tmp_path: Path) -> Control:
-    """The control of a collector that has begun to record in `tmp_path`."""
-    control = Control(SummaryCollector(tmp_path)._options, Troubles())
-    control.begin(str(tmp_path))
-    return control
+def begun(tmp_path: Path) -> Asked:
+    return Asked(tmp_path)
 
 
-def ask(control: Control, **what: Any) -> Request:
+def ask(control: Asked, **what: Any) -> Request:
     asked = request(**what)
-    assert control._directory is not None
-    add_request(control._directory, asked)
+    add_request(str(control.folder), asked)
     control.poll()
     return asked
 
@@ -50,7 +75,7 @@ def texts(control: Control, step: int) -> list[str]:
     return [each.note(step).note.text for each in control.apply(step)]
 
 
-def test_settings_last_for_their_span_and_go_back(begun: Control) -> None:
+def test_settings_last_for_their_span_and_go_back(begun: Asked) -> None:
     code = begun.options
     ask(begun, settings={"collect_freq": 1, "histograms": ".*table"}, steps=10)
     assert begun.options is code  # until a step applies it
@@ -65,7 +90,7 @@ def test_settings_last_for_their_span_and_go_back(begun: Control) -> None:
     assert not begun.is_due(1 << 50)
 
 
-def test_settings_are_shown_as_text_and_null_is_what_no_option_is(begun: Control) -> None:
+def test_settings_are_shown_as_text_and_null_is_what_no_option_is(begun: Asked) -> None:
     code = begun.in_force()
     assert code == {
         "collect_freq": "10",
@@ -87,15 +112,14 @@ def test_settings_are_shown_as_text_and_null_is_what_no_option_is(begun: Control
 
 def test_gradients_are_measured_as_the_code_says_but_at_every_step(tmp_path: Path) -> None:
     measured = GradientMetrics(every=7, states=False)
-    control = Control(SummaryCollector(tmp_path, gradients=measured)._options, Troubles())
-    control.begin(str(tmp_path))
+    control = Asked(tmp_path, measured)
     assert control.in_force()["gradients"] == "every 7 steps"
     ask(control, settings={"gradients": True})
     control.apply(1)
     assert control.options.gradients == GradientMetrics(every=1, states=False)
 
 
-def test_a_note_is_about_its_step_and_a_refused_one_is_none(begun: Control) -> None:
+def test_a_note_is_about_its_step_and_a_refused_one_is_none(begun: Asked) -> None:
     noted = [ask(begun, note="why"), ask(begun, note="since when", note_step=0)]
     refused = ask(begun, note="x", note_step=2, settings={"collect_freq": 0})
     events = [each.note(5) for each in begun.apply(5)]
@@ -109,7 +133,7 @@ def test_a_note_is_about_its_step_and_a_refused_one_is_none(begun: Control) -> N
     assert all(event.wall_time > 1.6e9 for event in events)
 
 
-def test_changes_lie_on_each_other(begun: Control) -> None:
+def test_changes_lie_on_each_other(begun: Asked) -> None:
     ask(begun, settings={"collect_freq": 5})
     ask(begun, settings={"collect_freq": 1}, steps=10)
     begun.apply(100)
@@ -120,7 +144,7 @@ def test_changes_lie_on_each_other(begun: Control) -> None:
     assert begun.options.collect_freq == 10
 
 
-def test_a_later_change_is_not_said_to_be_back(begun: Control) -> None:
+def test_a_later_change_is_not_said_to_be_back(begun: Asked) -> None:
     ask(begun, settings={"collect_freq": 1, "histograms": "a"}, steps=10)
     begun.apply(100)
     ask(begun, settings={"histograms": "b"})
@@ -128,7 +152,7 @@ def test_a_later_change_is_not_said_to_be_back(begun: Control) -> None:
     assert texts(begun, 110) == ["collect_freq is 10 again"]
 
 
-def test_a_span_without_a_recorded_step_is_named(begun: Control) -> None:
+def test_a_span_without_a_recorded_step_is_named(begun: Asked) -> None:
     ask(begun, settings={"tensors": "table"}, steps=2)
     [text] = texts(begun, 38)
     assert (
@@ -152,7 +176,7 @@ def test_the_first_step_of_a_training_is_recorded(tmp_path: Path) -> None:
     assert lineage(tmp_path, "note")[0].text == "until step 3: tensors table"
 
 
-def test_a_request_waits_for_its_step_and_says_when_it_is_late(begun: Control) -> None:
+def test_a_request_waits_for_its_step_and_says_when_it_is_late(begun: Asked) -> None:
     ask(begun, settings={"collect_freq": 1}, at_step=50, steps=10)
     assert texts(begun, 40) == []
     assert [step for step in range(41, 51) if begun.is_due(step)] == [50]
@@ -178,7 +202,7 @@ def test_a_request_waits_for_its_step_and_says_when_it_is_late(begun: Control) -
     ],
 )
 def test_an_invalid_setting_is_refused_as_a_whole(
-    begun: Control, settings: dict[str, object]
+    begun: Asked, settings: dict[str, object]
 ) -> None:
     code = begun.options
     ask(begun, settings={"tensors": "kept"})
@@ -191,10 +215,10 @@ def test_an_invalid_setting_is_refused_as_a_whole(
     assert applied.refusal is not None
     assert "Expected: " in applied.refusal
     assert begun.options == before != code
-    assert begun._troubles.counts == {"control": 1}
+    assert begun.troubles.counts == {"control": 1}
 
 
-def test_a_stop_that_waits_is_known_before_its_step_unless_it_has_one(begun: Control) -> None:
+def test_a_stop_that_waits_is_known_before_its_step_unless_it_has_one(begun: Asked) -> None:
     ask(begun, actions=("stop",), at_step=5)
     ask(begun, actions=("flush",))
     begun.poll()
@@ -207,7 +231,7 @@ def test_a_stop_that_waits_is_known_before_its_step_unless_it_has_one(begun: Con
     assert begun.requested_stop is None
 
 
-def test_nothing_is_left_of_the_requests_to_an_earlier_training(begun: Control) -> None:
+def test_nothing_is_left_of_the_requests_to_an_earlier_training(begun: Asked) -> None:
     code = begun.options
     ask(begun, settings={"collect_freq": 1}, steps=10)
     ask(begun, settings={"collect_freq": 2}, at_step=50)
@@ -223,12 +247,12 @@ def test_nothing_is_left_of_the_requests_to_an_earlier_training(begun: Control) 
 
 
 def test_nothing_is_read_before_there_is_a_directory(tmp_path: Path) -> None:
-    control = Control(SummaryCollector(tmp_path)._options, Troubles())
+    control = Control(options_of(tmp_path), Troubles())
     control.poll()
     assert not control.is_due(1)
 
 
-def test_every_change_is_undone_exactly(begun: Control) -> None:
+def test_every_change_is_undone_exactly(begun: Asked) -> None:
     # Whatever comes in which order: behind all spans, the options are those of the code.
     code, chance = begun.options, random.Random(1)
     values: dict[str, object] = {
@@ -252,8 +276,7 @@ def test_every_change_is_undone_exactly(begun: Control) -> None:
 
 def test_requests_to_an_earlier_training_are_not_applied(tmp_path: Path) -> None:
     add_request(str(tmp_path), request(actions=("stop",)))
-    control = Control(SummaryCollector(tmp_path)._options, Troubles())
-    control.begin(str(tmp_path))
+    control = Asked(tmp_path)
     control.poll()
     assert not control.is_due(1)
     ask(control, actions=("flush",))
@@ -263,23 +286,23 @@ def test_requests_to_an_earlier_training_are_not_applied(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"version": 3, "requests": []}'])
-def test_an_invalid_file_changes_nothing_and_is_reported_once(begun: Control, content: str) -> None:
-    path = Path(begun._directory or "", NAME)
+def test_an_invalid_file_changes_nothing_and_is_reported_once(begun: Asked, content: str) -> None:
+    path = begun.folder / NAME
     path.write_text(content)
     path.chmod(0o600)
     for _ in range(3):
         begun.poll()
-    assert begun._troubles.counts == {"control": 1}
+    assert begun.troubles.counts == {"control": 1}
     assert not begun.is_due(1)
     ask(begun, actions=("flush",))
     assert texts(begun, 1) == ["flush"]
 
 
-def test_a_foreign_file_changes_nothing(begun: Control) -> None:
-    add_request(begun._directory or "", request(actions=("stop",)))
-    os.chmod(Path(begun._directory or "", NAME), 0o660)
+def test_a_foreign_file_changes_nothing(begun: Asked) -> None:
+    add_request(str(begun.folder), request(actions=("stop",)))
+    os.chmod(begun.folder / NAME, 0o660)
     begun.poll()
-    assert begun._troubles.counts == {"control": 1}
+    assert begun.troubles.counts == {"control": 1}
     assert not begun.is_due(1)
 
 
@@ -294,8 +317,8 @@ class Asks(Journal):
         super().on_train_step_end(run_context)
         if run_context.original_args().cur_step_num == self._step:
             add_request(str(self._folder), request(**self._what))
+            # Nobody else is told that a request has arrived.
             control = self._collector._control
-            assert control is not None
             eventually(lambda: control.is_due(self._step))
 
 
@@ -414,7 +437,7 @@ def test_what_was_asked_of_a_training_ends_with_it(tmp_path: Path) -> None:
 
         def on_train_end(self, run_context: Any) -> None:
             add_request(str(tmp_path), request(actions=("stop",)))
-            eventually(lambda: collector._control.is_due(0))
+            eventually(lambda: collector._control.is_due(0))  # as above
 
     model, data = click_model(), bounded(3)
     model.train(1, data, callbacks=[asks, collector, AsksAtTheEnd()], dataset_sink_mode=False)

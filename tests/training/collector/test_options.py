@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("mindspore")
 
 from rec_summary import SummaryCollector, SummaryRecord
+from rec_summary.training.collector.options import check_specified
 
 
 def make(path, **arguments):
@@ -97,21 +98,18 @@ def test_a_file_in_the_place_of_the_directory_raises_at_once(tmp_path):
         ({"collect_train_lineage": True}, False, False, False, True),
     ],
 )
-def test_what_is_not_named_follows_keep_default_action(
-    tmp_path, specified, keep, metric, histogram, lineage
-):
-    collector = make(tmp_path, collect_specified_data=specified, keep_default_action=keep)
-    options = collector._options
-    assert options.collect.metric is metric
-    assert (options.histograms is not None) is histogram
-    assert options.collect.train_lineage is lineage
+def test_what_is_not_named_follows_keep_default_action(specified, keep, metric, histogram, lineage):
+    options = check_specified(specified, keep)
+    assert options["collect"].metric is metric
+    assert (options["histograms"] is not None) is histogram
+    assert options["collect"].train_lineage is lineage
 
 
-def test_landscape_is_off_unless_asked_for(tmp_path):
+def test_landscape_is_off_unless_asked_for():
     # MindSpore documents it so, and turns it on
-    assert make(tmp_path)._options.landscape is None
-    asked = make(tmp_path, collect_specified_data={"collect_landscape": {"landscape_size": 5}})
-    assert asked._options.landscape.landscape_size == 5
+    assert check_specified(None, True)["landscape"] is None
+    asked = check_specified({"collect_landscape": {"landscape_size": 5}}, True)
+    assert asked["landscape"].landscape_size == 5
 
 
 def test_the_directory_is_made_and_private(tmp_path):

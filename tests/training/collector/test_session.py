@@ -10,6 +10,7 @@ def mindspores(collect_freq, tensor_freq, total):
     collector = pytest.importorskip("mindspore.train.callback._summary_collector")
     fake = type("Options", (), {"_collect_tensor_freq": tensor_freq, "_collect_freq": collect_freq})
     parameters = type("Parameters", (), {"epoch_num": 1, "batch_num": total})
+    # MindSpore has no other way to ask for it.
     return collector.SummaryCollector._get_tensor_collect_range(fake, parameters, False)
 
 

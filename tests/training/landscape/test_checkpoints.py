@@ -155,7 +155,7 @@ def test_a_full_disk_leaves_no_half_file_and_training_goes_on(tmp_path):
         journal, ours = Journal(stop_after=4), collector(tmp_path)
         click_model().online_train(stream(), callbacks=[ours, journal])
         assert journal.hooks[-2:] == ["end", "exit"]
-        assert ours.troubles == {"write": 4}
+        assert ours.troubles == {"landscape checkpoint": 4}
         assert {item.name for item in folder.iterdir()} <= {"ballast", LOCK_NAME}
     finally:
         subprocess.run(["umount", str(folder)], check=True)
@@ -172,7 +172,7 @@ def test_a_step_that_must_not_wait_drops_checkpoints(tmp_path):
         for number in range(1, 6):  # one is written, two wait
             checkpoints.take(ClickNet(), number, 1)
     checkpoints.close()
-    assert troubles.counts["record dropped"] >= 2
+    assert troubles.counts["landscape checkpoint dropped"] >= 2
     assert 1 <= len(list(folder.glob("*.ckpt"))) <= 3
 
 

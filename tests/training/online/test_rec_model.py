@@ -136,7 +136,7 @@ def test_endless_sources_train_and_are_never_asked_for_their_size(
     def counted(self: Dataset) -> int:
         raise AssertionError("get_dataset_size was called on a stream")
 
-    monkeypatch.setattr(Dataset, "get_dataset_size", counted)
+    monkeypatch.setattr(Dataset, "get_dataset_size", counted)  # a call might never return
     journal = Journal(stop_after=3)
 
     model.online_train(dataset(), journal)
@@ -624,13 +624,19 @@ class ThreeOutputs(nn.Cell):
         return loss, label.max() > 0.5, loss * 0 + 1
 
 
+class ThreeOutputModel(RecModel):
+    def _build_train_network(self) -> nn.Cell:
+        return ThreeOutputs()
+
+
 @pytest.mark.parametrize("mode", [mindspore.GRAPH_MODE, mindspore.PYNATIVE_MODE])
 def test_the_loss_scale_follows_the_overflow_in_both_modes(mode: int) -> None:
     mindspore.set_context(mode=mode)
     try:
-        made = click_model()
-        made._train_network = ThreeOutputs()
-        made._loss_scale_manager = amp.DynamicLossScaleManager(2.0**10, 2, 2)
+        scale = amp.DynamicLossScaleManager(2.0**10, 2, 2)
+        network = ClickNet()
+        optimizer = nn.SGD(network.trainable_params(), 0.1)
+        made = ThreeOutputModel(network, optimizer=optimizer, loss_scale_manager=scale)
         ids, ones = batch_of_clicks()[0], np.ones((BATCH, 1), np.float32)
         journal = Journal(stop_after=4)
         made.online_train(
@@ -641,7 +647,7 @@ def test_the_loss_scale_follows_the_overflow_in_both_modes(mode: int) -> None:
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
 
     # Halved by each overflow, doubled after two steps without one.
-    assert made._loss_scale_manager.get_loss_scale() == 2.0**9
+    assert scale.get_loss_scale() == 2.0**9
 
 
 def test_pynative_mode_trains_and_synchronises_each_step() -> None:
@@ -694,15 +700,16 @@ class Connected(nn.Cell):
 
 def test_the_sink_loop_sends_on_after_each_step_and_releases_the_queue() -> None:
     device, asked = Device(), []
-    made = click_model()
 
-    def preprocess(**kwargs: Any) -> tuple[Device, nn.Cell]:
-        asked.append(kwargs)
-        return device, Connected()
+    class OnDevice(RecModel):
+        def _exec_preprocess(self, **kwargs: Any) -> tuple[Device, nn.Cell]:
+            asked.append(kwargs)
+            return device, Connected()
 
-    made._exec_preprocess = preprocess
+    made = OnDevice(ClickNet())
     journal = Journal(stop_after=3)
     dataset = stream()
+    # `online_train` never sinks on a CPU.
     parameters = made._callback_parameters(dataset, [journal], sink=True, size=1)
     with _mindspore.CallbackManager(parameters.list_callback) as manager:
         signals = StopSignals(lambda: None)

@@ -265,7 +265,7 @@ class Uncounted(nn.Optimizer):
 
 
 def test_an_optimizer_whose_count_of_updates_stays_is_reported(tmp_path, mode, monkeypatch):
-    monkeypatch.setattr(gradient_metrics, "_MOST_IDLE", 3)
+    monkeypatch.setattr(gradient_metrics, "_MOST_IDLE", 3)  # a thousand steps take half a minute
     network, _ = click_step()
     optimizer = Uncounted(RATE, network.trainable_params())
     optimizer.global_step.set_data(Tensor([5], mindspore.int32))

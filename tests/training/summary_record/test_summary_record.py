@@ -1,13 +1,10 @@
 """Records from a loop of the user's own: MindSpore's interface, and where it falls short."""
 
-import contextlib
 import io
-import itertools
 import logging
 import math
 import os
 import re
-import resource
 import subprocess
 import sys
 import threading
@@ -31,12 +28,13 @@ from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.training.summary_record import plugins, summary_record
 from rec_summary.values.tensor import from_tensor
 from tests.support import event_files
+from tests.support.disk import LittleSpace
 from tests.support.programs.drive_summary_record import drive
 from tests.support.training_records import events, graphs, histograms, lineage, messages, scalars
 from tests.support.versions import skip_without_their_collector
+from tests.support.waiting import eventually
 
 THREE_PARTS = r"(?s)is invalid\. Received: .*\. Expected: .*\.$"
 BOTH = pytest.mark.parametrize("mode", [mindspore.PYNATIVE_MODE, mindspore.GRAPH_MODE])
@@ -60,40 +58,49 @@ def values(directory, field):
     return found
 
 
-def test_two_threads_that_record_at_once_do_not_double_a_value(tmp_path, monkeypatch):
-    meeting = threading.Barrier(2)
+@pytest.fixture
+def hasty():
+    """Threads take turns as often as possible."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
-    class Slow(plugins.PendingValues):
-        def __init__(self):
-            super().__init__()
-            with contextlib.suppress(threading.BrokenBarrierError):
-                meeting.wait(0.3)
 
+def test_two_threads_that_record_at_once_do_not_double_a_value(tmp_path, hasty):
+    meeting, rounds = threading.Barrier(2), 300
     with SummaryRecord(tmp_path) as record:
-        record.add_value("scalar", "loss", 1.0)
-        monkeypatch.setattr(summary_record, "PendingValues", Slow)
-        threads = [threading.Thread(target=record.record, args=(step,)) for step in (1, 2)]
+
+        def record_all(other):
+            for number in range(rounds):
+                meeting.wait()
+                if not other:
+                    record.add_value("scalar", f"loss/{number}", 1.0)
+                meeting.wait()
+                record.record(2 * number + other)
+
+        threads = [threading.Thread(target=record_all, args=(other,)) for other in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert len(values(tmp_path, "scalar_value")) == 1
+    tags = [tag for _, tag in values(tmp_path, "scalar_value")]
+    assert sorted(tags) == sorted(f"loss/{number}" for number in range(rounds))
 
 
-def test_a_value_that_is_added_while_another_thread_records_is_not_lost(tmp_path, monkeypatch):
+def test_a_value_that_is_added_while_another_thread_records_is_not_lost(tmp_path, hasty):
+    added = 3000
     with SummaryRecord(tmp_path) as record:
-        other = threading.Thread(target=record.record, args=(1,))
-        put = plugins.PendingValues.put
-
-        def slow_put(*arguments):
-            other.start()
-            other.join(0.3)
-            put(*arguments)
-
-        monkeypatch.setattr(plugins.PendingValues, "put", slow_put)
-        record.add_value("scalar", "loss", 1.0)
-        other.join()
-    assert values(tmp_path, "scalar_value") == {(1, "loss"): 1.0}
+        adding = threading.Thread(
+            target=lambda: [record.add_value("scalar", str(n), n) for n in range(added)]
+        )
+        adding.start()
+        step = 0
+        while adding.is_alive():
+            step += 1
+            record.record(step)
+        record.record(step + 1)
+    assert {tag for _, tag in values(tmp_path, "scalar_value")} == {str(n) for n in range(added)}
 
 
 # --- the same calls, the same records
@@ -373,9 +380,7 @@ def test_several_are_open_at_once_on_one_directory_and_lose_nothing(tmp_path):
         assert scalars(tmp_path, f"x{number}") == {step: float(step) for step in range(1, 11)}
 
 
-def test_two_at_once_with_the_same_tags_are_two_runs(tmp_path, monkeypatch, caplog):
-    clock = itertools.count(1_700_000_000.0, 10.0)
-    monkeypatch.setattr(time, "time", lambda: next(clock))
+def test_two_at_once_with_the_same_tags_are_two_runs(tmp_path, caplog):
     folder = tmp_path / "records" / "run"
     with SummaryRecord(folder) as first, SummaryRecord(folder) as second:
         for step in range(1, 6):
@@ -383,6 +388,7 @@ def test_two_at_once_with_the_same_tags_are_two_runs(tmp_path, monkeypatch, capl
                 record.add_value("image", "pic", np.full((1, 4, 4, 3), step, np.uint8))
                 record.add_value("scalar", "x", 100 * number + step)
                 record.record(step)
+            time.sleep(0.5)  # at the same time for longer than a second
     assert caplog.text.count("another recorder of this process") == 1
     export_tensorboard(tmp_path / "records", tmp_path / "logs")
     for number, name in enumerate(("run", "run/writer_2")):
@@ -442,20 +448,6 @@ def test_a_full_file_is_followed_by_the_next_and_nothing_is_dropped(tmp_path):
     assert len(graphs(tmp_path)) == 1
 
 
-class LittleSpace:
-    """No file of this process may grow beyond a size, in bytes: writing gives EFBIG."""
-
-    def __init__(self, size):
-        self._size = size
-
-    def __enter__(self):
-        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self._size, self._before[1]))
-
-    def __exit__(self, *_):
-        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
-
-
 def test_a_failure_to_write_is_counted_and_overcome(tmp_path):
     record = SummaryRecord(tmp_path)
     with LittleSpace(2000):
@@ -491,7 +483,7 @@ def test_the_next_record_raises_what_failed_in_between_and_still_takes_its_value
     with LittleSpace(2000):
         record.add_value("tensor", "x", np.zeros(1000))
         record.record(1)
-        assert not record._recorder.flush()  # the writer's thread meets the error, nobody is told
+        eventually(lambda: record.troubles)  # the writer's thread meets the error, nobody is told
         record.add_value("scalar", "y", 2)
         with pytest.raises(OSError, match="File too large"):
             record.record(2)

@@ -144,7 +144,7 @@ def write(work: str, folder: str, records: int, budget: int) -> dict[str, float]
     import resource
 
     from rec_summary.records.failures import Troubles
-    from rec_summary.records.writing.record import LazyRecord
+    from rec_summary.records.writing.record import Record
     from rec_summary.records.writing.retention import Retention
     from rec_summary.records.writing.run_writer import Rotation, RunWriter
 
@@ -157,7 +157,7 @@ def write(work: str, folder: str, records: int, budget: int) -> dict[str, float]
     every = max(records // _SAMPLES, 1)
     with Stopwatch() as watch:
         for payload in payloads(records, time.time() - _YEAR_SECS):
-            writer.write(LazyRecord(lambda payload=payload: payload, len(payload)))
+            writer.write(Record(lambda payload=payload: payload, len(payload)))
             written += len(payload) + 16
             block += 1
             if block % every == 0:
