@@ -12,20 +12,12 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import IO, Final
 
 from rec_summary._pb.summary_pb2 import Compaction
-from rec_summary.compaction import commit, plan
+from rec_summary.compaction import commit, plan, rewriting
 from rec_summary.compaction.plan import Segment
-from rec_summary.compaction.rewriting import (
-    Pace,
-    UnfitFile,
-    compacted_name,
-    rewrite,
-    rewrite_lineage,
-    weight_of,
-)
+from rec_summary.compaction.rewriting import Pace, UnfitFile, compacted_name
 from rec_summary.engines.units import check_failures, need_shared, run_units
 from rec_summary.errors import ArgumentError, RecSummaryError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import write_atomically
@@ -134,7 +126,7 @@ def keep_within(
         OSError: A file cannot be written, and the old ones stay; or no file of the rank is locked,
             though the process has files of its own.
     """
-    work = _RankWork(pace)
+    work = RankWork(pace)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(commit.locked(directory, rank, lock))
@@ -162,7 +154,7 @@ def keep_within(
             counted = sum(file.nbytes for file in files)
             next_group = plan.next_group(rows, total_bytes, counted)
             if next_group is not None:
-                work.join(next_group.segments, next_group.target, next_group.newer)
+                work.join(next_group.segments, next_group.tier)
                 continue
             for group in work.lineage_groups(files, writers):
                 if len(group) > _MOST_LINEAGE_FILES or _recorded(group) > full // 2:
@@ -290,7 +282,7 @@ def _compact_run(
         before = sum(sizes.values())
         for rank, size in sizes.items():
             files = [file for file in run.files if file.name.rank == rank]
-            work = _RankWork(output=output, dry_run=dry_run)
+            work = RankWork(output=output, dry_run=dry_run)
             with contextlib.ExitStack() as stack:
                 if in_place:
                     stack.enter_context(commit.locked(run.path, rank))
@@ -299,7 +291,7 @@ def _compact_run(
                 if output is None:
                     work.left |= _live(files)
                 try:
-                    work.compact(files, total_bytes, Fraction(size, max(before, 1)))
+                    work.compact(files, total_bytes, size / max(before, 1))
                 finally:
                     if in_place:
                         commit.sweep(run.path, rank)
@@ -313,7 +305,7 @@ def _compact_run(
     return RunCompaction(run.name, run.path, before, after, tuple(done), tuple(left.items()))
 
 
-class _RankWork:
+class RankWork:
     """Makes one file of several files of a rank, again and again.
 
     Attributes:
@@ -330,7 +322,7 @@ class _RankWork:
         # When values of complete files were written, from and to; None without values.
         self._times: dict[str, tuple[float, float] | None] = {}
 
-    def compact(self, files: Sequence[RecordFile], total_bytes: int, part: Fraction) -> None:
+    def compact(self, files: Sequence[RecordFile], total_bytes: int, part: float) -> None:
         """Compacts the files of the rank, which nobody writes, to its part of a budget.
 
         Raises:
@@ -350,39 +342,34 @@ class _RankWork:
             for row, nbytes in zip(rows, sizes, strict=True):
                 if nbytes and (sum(sizes) > room or len(row) > MOST_FILES):
                     # Of more bytes for the run, these files get this part.
-                    of_more = part * Fraction(nbytes, sum(sizes))
-                    target = room * nbytes // sum(sizes)
-                    self.join(row, target, 0, (total_bytes, share, of_more))
+                    of_more = part * nbytes / sum(sizes)
+                    self._fit(row, room * nbytes // sum(sizes), (total_bytes, share, of_more))
             if len(self.left) == before:
                 return
             rows, _ = self.rows(_without(files, self.done))
 
-    def join(
-        self,
-        row: Sequence[Segment],
-        target: int,
-        newer: int,
-        budget: tuple[int, int, Fraction] | None = None,
-    ) -> None:
-        """Joins summary files of one writer; arguments as of `rewrite`.
+    def _fit(self, row: Sequence[Segment], target: int, budget: tuple[int, int, float]) -> None:
+        """Joins summary files of one writer, so that the new file has at most a size.
 
         Args:
             row: The files.
-            target: The size of the new file; below 0 if other files are beyond the budget already.
-            newer: The size of what was recorded after them.
+            target: The size, in bytes; below 0 if other files are beyond the budget already.
             budget: The budget of the run, the part that the rank has of it, and the share of the
-                new file in each byte more; None if the file may be larger than its target.
+                new file in each byte more.
 
         Raises:
             BudgetError: The new file is larger.
         """
-        files = tuple(segment.file for segment in row)
-        run = Run("", os.path.dirname(files[0].path), files)
+        run = _run_of(row)
 
         def write(out: IO[bytes]) -> Compaction:
-            compaction = rewrite(run, out, max(target, 0), newer, self._pace)
+            tiers = [0]
+            if run.nbytes > target:
+                # A value more stays where another tier begins.
+                tiers = plan.tiers_within(rewriting.sizes(run, self._pace), target * 99 // 100)
+            compaction = rewriting.rewrite(run, out, tiers, self._pace)
             size = out.tell()
-            if budget is not None and size > target * _SLACK + _SLACK_BYTES:
+            if size > target * _SLACK + _SLACK_BYTES:
                 total, share, of_more = budget
                 least = total + math.ceil((size - target) / of_more)
                 raise BudgetError(
@@ -396,11 +383,21 @@ class _RankWork:
                 )
             return compaction
 
-        self._replace(files, write)
+        self._replace(run.files, write)
+
+    def join(self, segments: Sequence[Segment], tier: int) -> None:
+        """Joins summary files of one writer to one of a tier."""
+        run = _run_of(segments)
+
+        def write(out: IO[bytes]) -> Compaction:
+            return rewriting.rewrite(run, out, [tier], self._pace)
+
+        self._replace(run.files, write)
 
     def join_lineage(self, files: Sequence[RecordFile]) -> None:
         """Joins lineage files of one writer."""
-        self._replace(files, functools.partial(rewrite_lineage, files, pace=self._pace))
+        write = functools.partial(rewriting.rewrite_lineage, files, pace=self._pace)
+        self._replace(files, write)
 
     def _replace(
         self, files: Sequence[RecordFile], write: Callable[[IO[bytes]], Compaction]
@@ -454,7 +451,7 @@ class _RankWork:
                 continue
             if last not in open_rows:
                 rows.append(open_rows.setdefault(last, []))
-            open_rows[last].append(Segment(file, file.nbytes, weight_of(file)))
+            open_rows[last].append(Segment(file, file.nbytes, plan.tier_of(file)))
         return rows, writers
 
     def lineage_groups(
@@ -473,6 +470,11 @@ class _RankWork:
                 name = homes.get((file.name.stamp, file.name.host), "")
                 groups.setdefault(writers.homes.get(name, 0), []).append(file)
         return list(groups.values())
+
+
+def _run_of(segments: Sequence[Segment]) -> Run:
+    files = tuple(segment.file for segment in segments)
+    return Run("", os.path.dirname(files[0].path), files)
 
 
 def _without(files: Sequence[RecordFile], done: Sequence[Replacement]) -> list[RecordFile]:
