@@ -126,7 +126,7 @@ def keep_within(
         OSError: A file cannot be written, and the old ones stay; or no file of the rank is locked,
             though the process has files of its own.
     """
-    work = RankWork(pace)
+    work = RunWork(pace)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(commit.locked(directory, rank, lock))
@@ -140,7 +140,7 @@ def keep_within(
         others = [file for file in lineage if is_held(file.path)]
         most = total_bytes - 2 * segment_bytes(total_bytes)
         # Each of them has its part of the budget.
-        theirs = sum(file.nbytes for file in foreign)
+        theirs = _nbytes(foreign)
         total_bytes = max(total_bytes - theirs, total_bytes // (1 + len(others)))
         full = segment_bytes(total_bytes)
         while True:
@@ -151,7 +151,7 @@ def keep_within(
             rows, writers = work.rows(files)
             if rank_bytes(directory, rank) > most:
                 commit.sweep(directory, rank)  # the budget comes first
-            counted = sum(file.nbytes for file in files)
+            counted = _nbytes(files)
             next_group = plan.next_group(rows, total_bytes, counted)
             if next_group is not None:
                 work.join(next_group.segments, next_group.tier)
@@ -270,43 +270,33 @@ def _compact_run(
         need_run(run)
         if output is not None and not dry_run:
             need_shared(output, "the output")
-    left: dict[str, str] = {}
-    present: list[RecordFile] = []
-    done: list[Replacement] = []
     in_place = output is None and not dry_run
     expected = "files that can be read and written, and that no other process compacts"
-    with os_errors_as(CompactionError, "the run", run.path, expected):
+    work = RunWork(output=output, dry_run=dry_run)
+    with (
+        os_errors_as(CompactionError, "the run", run.path, expected),
+        contextlib.ExitStack() as stack,
+    ):
         if in_place:  # it may have been compacted since it was listed
+            for rank in run.ranks:
+                stack.enter_context(commit.locked(run.path, rank))
+                stack.callback(commit.sweep, run.path, rank)
             run = dataclasses.replace(run, files=list_files(run.path))
-        sizes = {part.ranks[0]: part.nbytes for part in run.by_rank()}
-        before = sum(sizes.values())
-        for rank, size in sizes.items():
-            files = [file for file in run.files if file.name.rank == rank]
-            work = RankWork(output=output, dry_run=dry_run)
-            with contextlib.ExitStack() as stack:
-                if in_place:
-                    stack.enter_context(commit.locked(run.path, rank))
-                    files = _of_rank(run.path, rank)  # listed again, under the lock
-                present += files
-                if output is None:
-                    work.left |= _live(files)
-                try:
-                    work.compact(files, total_bytes, size / max(before, 1))
-                finally:
-                    if in_place:
-                        commit.sweep(run.path, rank)
-            done += work.done
-            left |= work.left
-        stay = _without(present, done)
+        before = run.nbytes
+        if output is None:
+            work.left |= _live(run.files)
+        work.compact(run, total_bytes)
+        stay = _without(run.files, work.done)
         if output is not None and not dry_run:
             for file in stay:
                 _copy(file, output)
-    after = sum(file.nbytes for file in stay) + sum(replacement.bytes_after for replacement in done)
-    return RunCompaction(run.name, run.path, before, after, tuple(done), tuple(left.items()))
+    after = _nbytes(stay) + sum(replacement.bytes_after for replacement in work.done)
+    done, left = tuple(work.done), tuple(work.left.items())
+    return RunCompaction(run.name, run.path, before, after, done, left)
 
 
-class RankWork:
-    """Makes one file of several files of a rank, again and again.
+class RunWork:
+    """Makes one file of several files of a run, again and again.
 
     Attributes:
         done: What was replaced.
@@ -322,40 +312,39 @@ class RankWork:
         # When values of complete files were written, from and to; None without values.
         self._times: dict[str, tuple[float, float] | None] = {}
 
-    def compact(self, files: Sequence[RecordFile], total_bytes: int, part: float) -> None:
-        """Compacts the files of the rank, which nobody writes, to its part of a budget.
+    def compact(self, run: Run, total_bytes: int) -> None:
+        """Compacts the files of a run, which nobody writes.
 
         Raises:
             BudgetError: The budget is too small.
         """
-        share = int(total_bytes * part)
-        rows, writers = self.rows(files)
-        for group in self.lineage_groups(files, writers):
-            if len(group) > 1:
-                self.join_lineage(group)
+        ranks = [part.files for part in run.by_rank()]
+        for files in ranks:
+            for group in self.lineage_groups(files, self.rows(files)[1]):
+                if len(group) > 1:
+                    self.join_lineage(group)
         while True:
             before = len(self.left)
-            size = sum(file.nbytes for file in _without(files, self.done))
-            size += sum(replacement.bytes_after for replacement in self.done)
+            rows = [row for files in ranks for row in self.rows(_without(files, self.done))[0]]
             sizes = [sum(segment.nbytes for segment in row) for row in rows]
-            room = share - (size - sum(sizes))
+            total = sum(sizes)
+            others = _nbytes(_without(run.files, self.done)) - total
+            others += sum(replacement.bytes_after for replacement in self.done)
             for row, nbytes in zip(rows, sizes, strict=True):
-                if nbytes and (sum(sizes) > room or len(row) > MOST_FILES):
-                    # Of more bytes for the run, these files get this part.
-                    of_more = part * nbytes / sum(sizes)
-                    self._fit(row, room * nbytes // sum(sizes), (total_bytes, share, of_more))
+                if nbytes and (total + others > total_bytes or len(row) > MOST_FILES):
+                    target = (total_bytes - others) * nbytes // total
+                    self._fit(row, total_bytes, target, nbytes / total)
             if len(self.left) == before:
                 return
-            rows, _ = self.rows(_without(files, self.done))
 
-    def _fit(self, row: Sequence[Segment], target: int, budget: tuple[int, int, float]) -> None:
+    def _fit(self, row: Sequence[Segment], total_bytes: int, target: int, share: float) -> None:
         """Joins summary files of one writer, so that the new file has at most a size.
 
         Args:
             row: The files.
+            total_bytes: The budget of the run.
             target: The size, in bytes; below 0 if other files are beyond the budget already.
-            budget: The budget of the run, the part that the rank has of it, and the share of the
-                new file in each byte more.
+            share: Of each byte more in the budget, the new file may have this part.
 
         Raises:
             BudgetError: The new file is larger.
@@ -370,12 +359,11 @@ class RankWork:
             compaction = rewriting.rewrite(run, out, tiers, self._pace)
             size = out.tell()
             if size > target * _SLACK + _SLACK_BYTES:
-                total, share, of_more = budget
-                least = total + math.ceil((size - target) / of_more)
+                least = total_bytes + math.ceil((size - target) / share)
                 raise BudgetError(
                     three_part(
                         "the budget for a rank of a run",
-                        verbatim(f"{share:,} bytes of {total:,}"),
+                        verbatim(f"{max(target, 0):,} bytes of {total_bytes:,}"),
                         f"at least {least:,} for the run: lineage, graphs, landscapes, "
                         "evaluations, and files that are damaged or in use stay whole, and the "
                         "coarsest form of the rest stays",
@@ -403,7 +391,7 @@ class RankWork:
         self, files: Sequence[RecordFile], write: Callable[[IO[bytes]], Compaction]
     ) -> None:
         name = compacted_name(files)
-        before = sum(file.nbytes for file in files)
+        before = _nbytes(files)
         replacing = commit.replacing(files, name, self._output)
         try:
             with tempfile.TemporaryFile() if self._dry_run else replacing as out:
@@ -477,6 +465,10 @@ def _run_of(segments: Sequence[Segment]) -> Run:
     return Run("", os.path.dirname(files[0].path), files)
 
 
+def _nbytes(files: Sequence[RecordFile]) -> int:
+    return sum(file.nbytes for file in files)
+
+
 def _without(files: Sequence[RecordFile], done: Sequence[Replacement]) -> list[RecordFile]:
     """Returns the files that were not replaced."""
     gone = {name for replacement in done for name in replacement.files}
@@ -507,11 +499,11 @@ def _recorded(files: Sequence[RecordFile]) -> int:
 def _live(files: Sequence[RecordFile]) -> dict[str, str]:
     """Returns the files that may be written at this moment, and why that is assumed."""
     reasons = {}
-    newest = {file.name.kind: file for file in files}
+    newest = {(file.name.rank, file.name.kind): file.path for file in files}.values()
     for file in files:
         if is_held(file.path):
             reasons[file.path] = _IS_WRITTEN
-        elif file is newest[file.name.kind] and file.changed > time.time() - _RECENT_SECS:
+        elif file.path in newest and file.changed > time.time() - _RECENT_SECS:
             reasons[file.path] = f"it has changed in the last {_RECENT_SECS / 60:.0f} minutes"
     return reasons
 

@@ -717,8 +717,7 @@ def test_rotation_keeps_every_step(tmp_path):
     assert len(graphs(tmp_path)) == 1
 
 
-def test_with_a_retention_the_whole_history_stays(tmp_path, monkeypatch):
-    monkeypatch.setattr("rec_summary.records.writing.retention._ROOM_SECS", PATIENCE_SECS)
+def test_with_a_retention_the_whole_history_stays(tmp_path):
     earlier = RunWriter(tmp_path, 0, Rotation(max_file_size=32_000))
     tags = [f"metric_{number}" for number in range(50)]
     for step in range(1, 1401):
