@@ -1,7 +1,8 @@
 """Which values of a series stay: four points of each bucket of steps, or the first value.
 
 A bucket is a power of ten of steps wide and begins at a multiple of its width. So thinning twice,
-the second time in wider buckets, gives the same values as thinning once in the wider ones.
+the second time in wider buckets, gives the same values as thinning once in the wider ones. Buckets
+of other values than scalars are 100 times as wide.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Batch
 from rec_summary.series.options import EVERYTHING
 from rec_summary.values.summary import encode_event, encode_scalar
 
+_OTHER_WIDTHS: Final = 100  # scalars are small, and people compare them
 KEPT_KINDS: Final = frozenset(("loss_landscape",))
 
 _FLOAT: Final = struct.Struct("<f")
@@ -104,7 +106,7 @@ class Thinner:
 
         Args:
             batch: The values.
-            width: The width of a bucket, in steps; 1 keeps all.
+            width: The width of a bucket of scalars, in steps; 1 keeps all.
         """
         points, nbytes = self._limits
         if width != self._width or self._count >= points or self._other_bytes > nbytes:
@@ -158,9 +160,9 @@ class Thinner:
 
     def _stays(self, kind: str, tag: str, step: int) -> bool:
         """Whether a value is the first one in its bucket."""
-        last = self._kept.get((kind, tag))
+        last, width = self._kept.get((kind, tag)), self._width * _OTHER_WIDTHS
         is_thinned = self._width > 1 and kind not in KEPT_KINDS
-        if is_thinned and last is not None and last // self._width == step // self._width:
+        if is_thinned and last is not None and last // width == step // width:
             return False
         self._kept[kind, tag] = step
         return True

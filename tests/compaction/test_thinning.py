@@ -115,10 +115,10 @@ def test_numbers_keep_their_bits_and_times() -> None:
     assert kept.summary.value[0].scalar_value == number
 
 
-def test_of_histograms_the_first_one_of_each_bucket_stays() -> None:
+def test_of_histograms_the_first_one_of_each_wider_bucket_stays() -> None:
     messages = [event(step, histo("w", [1.0, step])) for step in range(50, 6400, 100)]
-    assert [each.step for each in thinned(messages, 1000)] == [50, *range(1050, 6400, 1000)]
-    assert [each.step for each in thinned(messages, 10)] == list(range(50, 6400, 100))
+    assert [each.step for each in thinned(messages, 10)] == [50, *range(1050, 6400, 1000)]
+    assert len(thinned(messages, 1)) == len(messages)
 
 
 def test_evaluations_and_landscapes_stay() -> None:

@@ -150,8 +150,9 @@ def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None
 
     The newest part of a run stays complete. Older parts become coarser with their age, and no part
     is lost. Of each bucket of steps, a scalar keeps its first, minimum, maximum and last point, NaN
-    and infinities included. Histograms, images and tensors keep the first value of each bucket.
-    Lineage, graphs, landscapes and evaluations keep all. The format of the files does not change.
+    and infinities included. Histograms, images and tensors keep the first value of buckets 100
+    times as wide. Lineage, graphs, landscapes and evaluations keep all. The format of the files
+    does not change.
 
     No process may write to SRC meanwhile. Records of MindSpore's collector can be compacted, too.
     A training with SummaryCollector(retention=...) compacts its own records.

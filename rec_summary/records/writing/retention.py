@@ -71,8 +71,9 @@ class Retention:
 
     Within the budget, the newest part of a run is complete, and older parts become coarser with
     their age. Of each bucket of steps, a scalar keeps its first, minimum, maximum and last point,
-    NaN and infinities included. Histograms, images and tensors keep the first value of each.
-    Lineage, graphs, landscapes and evaluations keep all. `docs/operations.md` explains it.
+    NaN and infinities included. Histograms, images and tensors keep the first value of buckets
+    100 times as wide. Lineage, graphs, landscapes and evaluations keep all. `docs/operations.md`
+    explains it.
 
     Attributes:
         total_bytes: The most bytes of the record files of each rank in the record directory,
