@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.compaction import commit
@@ -23,6 +25,7 @@ from rec_summary.compaction.rewriting import compacted_name, rewrite
 from rec_summary.errors import ArgumentError
 from rec_summary.records.format.names import Kind, hidden_path
 from rec_summary.records.liveness import hold
+from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import Run, find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import MOST_FILES
@@ -77,6 +80,42 @@ def test_files_that_another_process_has_compacted_meanwhile_count_once(tmp_path:
     [run] = find_runs(records)
     assert run.nbytes == done.bytes_after <= BUDGET
     assert not [name for name in os.listdir(records) if "superseded" in name]
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=20, max_size=400),
+    st.integers(1, 40),
+    st.tuples(st.floats(0.1, 1), st.floats(0.1, 1)),
+)
+def test_whatever_the_budget_the_extremes_of_each_bucket_stay_exact(
+    tmp_path_factory: pytest.TempPathFactory,
+    values: list[float],
+    gap: int,
+    parts: tuple[float, float],
+) -> None:
+    records = tmp_path_factory.mktemp("tree") / "run"
+    losses = {gap * number: value for number, value in enumerate(values)}
+    messages = [event(step, scalar("loss", value)) for step, value in losses.items()]
+    for first in range(0, len(messages), 150):
+        write_segment(records, *messages[first : first + 150])
+    rested(records)
+    for part in parts:  # a compacted directory is compacted again
+        with contextlib.suppress(BudgetError):
+            compact(records, max(int(find_runs(records)[0].nbytes * part), 1))
+        [run] = find_runs(records)
+        heads = [head for head in map(compaction_of, run.files) if head is not None]
+        width = max((head.bucket_steps for head in heads), default=1)
+        [(_, columns)] = finished_scalars(run, EVERYTHING, Report())
+        kept = dict(zip(columns.steps.tolist(), columns.values.tolist(), strict=True))
+        assert kept.items() <= losses.items()
+        for bucket in {step // width for step in losses}:
+            before, after = (
+                [value for step, value in each.items() if step // width == bucket]
+                for each in (losses, kept)
+            )
+            assert (min(before), max(before)) == (min(after), max(after))
+        rested(records)
 
 
 def test_a_dry_run_a_copy_and_a_replacement_do_the_same(tmp_path: Path) -> None:
