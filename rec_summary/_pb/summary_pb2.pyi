@@ -25,16 +25,16 @@ class Event(_message.Message):
     def __init__(self, wall_time: _Optional[float] = ..., step: _Optional[int] = ..., version: _Optional[str] = ..., graph_def: _Optional[_Union[_anf_ir_pb2.GraphProto, _Mapping]] = ..., summary: _Optional[_Union[Summary, _Mapping]] = ..., explain: _Optional[_Union[Explain, _Mapping]] = ..., compaction: _Optional[_Union[Compaction, _Mapping]] = ...) -> None: ...
 
 class Compaction(_message.Message):
-    __slots__ = ("superseded", "recorded_bytes", "last_time", "bucket_steps")
+    __slots__ = ("superseded", "last_time", "bucket_steps", "least_bucket_steps")
     SUPERSEDED_FIELD_NUMBER: _ClassVar[int]
-    RECORDED_BYTES_FIELD_NUMBER: _ClassVar[int]
     LAST_TIME_FIELD_NUMBER: _ClassVar[int]
     BUCKET_STEPS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_BUCKET_STEPS_FIELD_NUMBER: _ClassVar[int]
     superseded: _containers.RepeatedScalarFieldContainer[str]
-    recorded_bytes: int
     last_time: float
     bucket_steps: int
-    def __init__(self, superseded: _Optional[_Iterable[str]] = ..., recorded_bytes: _Optional[int] = ..., last_time: _Optional[float] = ..., bucket_steps: _Optional[int] = ...) -> None: ...
+    least_bucket_steps: int
+    def __init__(self, superseded: _Optional[_Iterable[str]] = ..., last_time: _Optional[float] = ..., bucket_steps: _Optional[int] = ..., least_bucket_steps: _Optional[int] = ...) -> None: ...
 
 class Summary(_message.Message):
     __slots__ = ("value",)

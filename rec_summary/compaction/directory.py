@@ -12,20 +12,12 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import IO, Final
 
 from rec_summary._pb.summary_pb2 import Compaction
-from rec_summary.compaction import commit, plan
+from rec_summary.compaction import commit, plan, rewriting
 from rec_summary.compaction.plan import Segment
-from rec_summary.compaction.rewriting import (
-    Pace,
-    UnfitFile,
-    compacted_name,
-    rewrite,
-    rewrite_lineage,
-    weight_of,
-)
+from rec_summary.compaction.rewriting import Pace, UnfitFile, compacted_name
 from rec_summary.engines.units import check_failures, run_units
 from rec_summary.errors import ArgumentError, RecSummaryError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import write_atomically
@@ -134,7 +126,7 @@ def keep_within(
         OSError: A file cannot be written, and the old ones stay; or no file of the rank is locked,
             though the process has files of its own.
     """
-    work = _RankWork(pace)
+    work = RunWork(pace)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(commit.locked(directory, rank, lock))
@@ -148,7 +140,7 @@ def keep_within(
         others = [file for file in lineage if is_held(file.path)]
         most = total_bytes - 2 * segment_bytes(total_bytes)
         # Each of them has its part of the budget.
-        theirs = sum(file.nbytes for file in foreign)
+        theirs = _nbytes(foreign)
         total_bytes = max(total_bytes - theirs, total_bytes // (1 + len(others)))
         full = segment_bytes(total_bytes)
         while True:
@@ -159,10 +151,10 @@ def keep_within(
             rows, writers = work.rows(files)
             if rank_bytes(directory, rank) > most:
                 commit.sweep(directory, rank)  # the budget comes first
-            counted = sum(file.nbytes for file in files)
+            counted = _nbytes(files)
             next_group = plan.next_group(rows, total_bytes, counted)
             if next_group is not None:
-                work.join(next_group.segments, next_group.target, next_group.newer)
+                work.join(next_group.segments, next_group.tier)
                 continue
             for group in work.lineage_groups(files, writers):
                 if len(group) > _MOST_LINEAGE_FILES or _recorded(group) > full // 2:
@@ -275,43 +267,33 @@ def _compact_run(total_bytes: int, dry_run: bool, unit: tuple[Run, str | None]) 
         CompactionError: A file cannot be read or written, or another process compacts these files.
     """
     run, output = unit
-    left: dict[str, str] = {}
-    present: list[RecordFile] = []
-    done: list[Replacement] = []
     in_place = output is None and not dry_run
     expected = "files that can be read and written, and that no other process compacts"
-    with os_errors_as(CompactionError, "the run", run.path, expected):
+    work = RunWork(output=output, dry_run=dry_run)
+    with (
+        os_errors_as(CompactionError, "the run", run.path, expected),
+        contextlib.ExitStack() as stack,
+    ):
         if in_place:  # it may have been compacted since it was listed
+            for rank in run.ranks:
+                stack.enter_context(commit.locked(run.path, rank))
+                stack.callback(commit.sweep, run.path, rank)
             run = dataclasses.replace(run, files=list_files(run.path))
-        sizes = {part.ranks[0]: part.nbytes for part in run.by_rank()}
-        before = sum(sizes.values())
-        for rank, size in sizes.items():
-            files = [file for file in run.files if file.name.rank == rank]
-            work = _RankWork(output=output, dry_run=dry_run)
-            with contextlib.ExitStack() as stack:
-                if in_place:
-                    stack.enter_context(commit.locked(run.path, rank))
-                    files = _of_rank(run.path, rank)  # listed again, under the lock
-                present += files
-                if output is None:
-                    work.left |= _live(files)
-                try:
-                    work.compact(files, total_bytes, Fraction(size, max(before, 1)))
-                finally:
-                    if in_place:
-                        commit.sweep(run.path, rank)
-            done += work.done
-            left |= work.left
-        stay = _without(present, done)
+        before = run.nbytes
+        if output is None:
+            work.left |= _live(run.files)
+        work.compact(run, total_bytes)
+        stay = _without(run.files, work.done)
         if output is not None and not dry_run:
             for file in stay:
                 _copy(file, output)
-    after = sum(file.nbytes for file in stay) + sum(replacement.bytes_after for replacement in done)
-    return RunCompaction(run.name, run.path, before, after, tuple(done), tuple(left.items()))
+    after = _nbytes(stay) + sum(replacement.bytes_after for replacement in work.done)
+    done, left = tuple(work.done), tuple(work.left.items())
+    return RunCompaction(run.name, run.path, before, after, done, left)
 
 
-class _RankWork:
-    """Makes one file of several files of a rank, again and again.
+class RunWork:
+    """Makes one file of several files of a run, again and again.
 
     Attributes:
         done: What was replaced.
@@ -327,65 +309,58 @@ class _RankWork:
         # When values of complete files were written, from and to; None without values.
         self._times: dict[str, tuple[float, float] | None] = {}
 
-    def compact(self, files: Sequence[RecordFile], total_bytes: int, part: Fraction) -> None:
-        """Compacts the files of the rank, which nobody writes, to its part of a budget.
+    def compact(self, run: Run, total_bytes: int) -> None:
+        """Compacts the files of a run, which nobody writes.
 
         Raises:
             BudgetError: The budget is too small.
         """
-        share = int(total_bytes * part)
-        rows, writers = self.rows(files)
-        for group in self.lineage_groups(files, writers):
-            if len(group) > 1:
-                self.join_lineage(group)
+        ranks = [part.files for part in run.by_rank()]
+        for files in ranks:
+            for group in self.lineage_groups(files, self.rows(files)[1]):
+                if len(group) > 1:
+                    self.join_lineage(group)
         while True:
             before = len(self.left)
-            size = sum(file.nbytes for file in _without(files, self.done))
-            size += sum(replacement.bytes_after for replacement in self.done)
+            rows = [row for files in ranks for row in self.rows(_without(files, self.done))[0]]
             sizes = [sum(segment.nbytes for segment in row) for row in rows]
-            room = share - (size - sum(sizes))
+            total = sum(sizes)
+            others = _nbytes(_without(run.files, self.done)) - total
+            others += sum(replacement.bytes_after for replacement in self.done)
             for row, nbytes in zip(rows, sizes, strict=True):
-                if nbytes and (sum(sizes) > room or len(row) > MOST_FILES):
-                    # Of more bytes for the run, these files get this part.
-                    of_more = part * Fraction(nbytes, sum(sizes))
-                    target = room * nbytes // sum(sizes)
-                    self.join(row, target, 0, (total_bytes, share, of_more))
+                if nbytes and (total + others > total_bytes or len(row) > MOST_FILES):
+                    target = (total_bytes - others) * nbytes // total
+                    self._fit(row, total_bytes, target, nbytes / total)
             if len(self.left) == before:
                 return
-            rows, _ = self.rows(_without(files, self.done))
 
-    def join(
-        self,
-        row: Sequence[Segment],
-        target: int,
-        newer: int,
-        budget: tuple[int, int, Fraction] | None = None,
-    ) -> None:
-        """Joins summary files of one writer; arguments as of `rewrite`.
+    def _fit(self, row: Sequence[Segment], total_bytes: int, target: int, share: float) -> None:
+        """Joins summary files of one writer, so that the new file has at most a size.
 
         Args:
             row: The files.
-            target: The size of the new file; below 0 if other files are beyond the budget already.
-            newer: The size of what was recorded after them.
-            budget: The budget of the run, the part that the rank has of it, and the share of the
-                new file in each byte more; None if the file may be larger than its target.
+            total_bytes: The budget of the run.
+            target: The size, in bytes; below 0 if other files are beyond the budget already.
+            share: Of each byte more in the budget, the new file may have this part.
 
         Raises:
             BudgetError: The new file is larger.
         """
-        files = tuple(segment.file for segment in row)
-        run = Run("", os.path.dirname(files[0].path), files)
+        run = _run_of(row)
 
         def write(out: IO[bytes]) -> Compaction:
-            compaction = rewrite(run, out, max(target, 0), newer, self._pace)
+            tiers = [0]
+            if run.nbytes > target:
+                # A value more stays where another tier begins.
+                tiers = plan.tiers_within(rewriting.sizes(run, self._pace), target * 99 // 100)
+            compaction = rewriting.rewrite(run, out, tiers, self._pace)
             size = out.tell()
-            if budget is not None and size > target * _SLACK + _SLACK_BYTES:
-                total, share, of_more = budget
-                least = total + math.ceil((size - target) / of_more)
+            if size > target * _SLACK + _SLACK_BYTES:
+                least = total_bytes + math.ceil((size - target) / share)
                 raise BudgetError(
                     three_part(
                         "the budget for a rank of a run",
-                        verbatim(f"{share:,} bytes of {total:,}"),
+                        verbatim(f"{max(target, 0):,} bytes of {total_bytes:,}"),
                         f"at least {least:,} for the run: lineage, graphs, landscapes, "
                         "evaluations, and files that are damaged or in use stay whole, and the "
                         "coarsest form of the rest stays",
@@ -393,17 +368,27 @@ class _RankWork:
                 )
             return compaction
 
-        self._replace(files, write)
+        self._replace(run.files, write)
+
+    def join(self, segments: Sequence[Segment], tier: int) -> None:
+        """Joins summary files of one writer to one of a tier."""
+        run = _run_of(segments)
+
+        def write(out: IO[bytes]) -> Compaction:
+            return rewriting.rewrite(run, out, [tier], self._pace)
+
+        self._replace(run.files, write)
 
     def join_lineage(self, files: Sequence[RecordFile]) -> None:
         """Joins lineage files of one writer."""
-        self._replace(files, functools.partial(rewrite_lineage, files, pace=self._pace))
+        write = functools.partial(rewriting.rewrite_lineage, files, pace=self._pace)
+        self._replace(files, write)
 
     def _replace(
         self, files: Sequence[RecordFile], write: Callable[[IO[bytes]], Compaction]
     ) -> None:
         name = compacted_name(files)
-        before = sum(file.nbytes for file in files)
+        before = _nbytes(files)
         replacing = commit.replacing(files, name, self._output)
         try:
             with tempfile.TemporaryFile() if self._dry_run else replacing as out:
@@ -451,7 +436,7 @@ class _RankWork:
                 continue
             if last not in open_rows:
                 rows.append(open_rows.setdefault(last, []))
-            open_rows[last].append(Segment(file, file.nbytes, weight_of(file)))
+            open_rows[last].append(Segment(file, file.nbytes, plan.tier_of(file)))
         return rows, writers
 
     def lineage_groups(
@@ -470,6 +455,15 @@ class _RankWork:
                 name = homes.get((file.name.stamp, file.name.host), "")
                 groups.setdefault(writers.homes.get(name, 0), []).append(file)
         return list(groups.values())
+
+
+def _run_of(segments: Sequence[Segment]) -> Run:
+    files = tuple(segment.file for segment in segments)
+    return Run("", os.path.dirname(files[0].path), files)
+
+
+def _nbytes(files: Sequence[RecordFile]) -> int:
+    return sum(file.nbytes for file in files)
 
 
 def _without(files: Sequence[RecordFile], done: Sequence[Replacement]) -> list[RecordFile]:
@@ -502,11 +496,11 @@ def _recorded(files: Sequence[RecordFile]) -> int:
 def _live(files: Sequence[RecordFile]) -> dict[str, str]:
     """Returns the files that may be written at this moment, and why that is assumed."""
     reasons = {}
-    newest = {file.name.kind: file for file in files}
+    newest = {(file.name.rank, file.name.kind): file.path for file in files}.values()
     for file in files:
         if is_held(file.path):
             reasons[file.path] = _IS_WRITTEN
-        elif file is newest[file.name.kind] and file.changed > time.time() - _RECENT_SECS:
+        elif file.path in newest and file.changed > time.time() - _RECENT_SECS:
             reasons[file.path] = f"it has changed in the last {_RECENT_SECS / 60:.0f} minutes"
     return reasons
 

@@ -1,16 +1,19 @@
-"""Which files are compacted next: old ones that are small for their age.
+"""Which records become coarser next: the oldest of a tier.
 
-The records of a writer are a row of files. Those next to each other become one file, a quarter of
-their size at the least, where what they cover is short in comparison with how long ago it was. So
-the files cover longer and longer parts the older they are, and a few dozen cover any length.
+At first, records are of tier 0: all stay. Those of tier 1, 2, 3, … are in buckets of 10, 100,
+1,000, … steps. While the files are beyond their budget, the oldest records of one tier go to the
+next tier: complete ones as long as they take more than half of the budget, and then those of the
+coarser tier that takes the most. So the records are the coarser the older they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import itemgetter
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
+from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.records.writing.retention import (
     MOST_FILES,
@@ -20,9 +23,9 @@ from rec_summary.records.writing.retention import (
     small_bytes,
 )
 
-REDUCTION: Final = 4
-"""Files become one of at least a quarter of their size."""
-_MOST_JOINED: Final = 256
+MOST_TIER: Final = 9
+_RAISED: Final = 4  # full files become coarser at a time
+_JOINED: Final = 2  # full files are joined at most, or one of small files
 
 
 class Segment(NamedTuple):
@@ -31,26 +34,37 @@ class Segment(NamedTuple):
     Attributes:
         file: The file.
         nbytes: Its size.
-        weight: The size of its records when they were recorded.
+        tier: The lowest tier of its records.
     """
 
     file: RecordFile
     nbytes: int
-    weight: int
+    tier: int
 
 
 class FileGroup(NamedTuple):
-    """Files that become one.
+    """Files next to each other that become one.
 
     Attributes:
-        segments: The files, in order.
-        target: The size of the new file, in bytes.
-        newer: The size of what was recorded after them.
+        segments: The files, in order; all are of one tier.
+        tier: The tier of the new file.
     """
 
     segments: tuple[Segment, ...]
-    target: int
-    newer: int
+    tier: int
+
+
+def bucket_steps(tier: int) -> int:
+    """Returns how many steps are in a bucket."""
+    return int(10**tier)
+
+
+def tier_of(file: RecordFile) -> int:
+    """Returns the lowest tier of the records of a file."""
+    compaction = compaction_of(file)
+    # Anybody may have written the head; earlier ones do not state it.
+    stated = 1 if compaction is None else max(compaction.least_bucket_steps, 1)
+    return min(len(str(stated)) - 1, MOST_TIER)
 
 
 def next_group(
@@ -64,41 +78,65 @@ def next_group(
         present: The size of all files of the rank, in bytes.
     """
     full = segment_bytes(total_bytes)
-    groups = [group for _, group in sorted(_groups(rows, full), key=itemgetter(0))]
+    segments = [segment for row in rows for segment in row]
     if present > begin_bytes(total_bytes):
-        # Joining small files gives no room.
-        for group in groups:
-            if _size(group.segments) > group.target * 3 // 2:
-                return group
-    small = [group for group in groups if _size(group.segments) <= full]
-    least = small_bytes(total_bytes)
-    if small and sum(segment.nbytes <= least for row in rows for segment in row) > MOST_SMALL:
-        return small[0]
-    if groups and sum(map(len, rows)) > MOST_FILES:
-        return (small or groups)[0]
+        tier = next_tier(((each.tier, each.nbytes) for each in segments), total_bytes, full)
+        if tier is not None:
+            groups = (group for group in _neighbours(rows, _RAISED * full) if group[0].tier == tier)
+            return FileGroup(min(groups, key=lambda group: group[0].file.name.order), tier + 1)
+    small = sum(each.nbytes <= small_bytes(total_bytes) for each in segments)
+    if small > MOST_SMALL or len(segments) > MOST_FILES:
+        size = full if small > MOST_SMALL else _JOINED * full
+        most = max(_neighbours(rows, size), key=len)
+        if len(most) > 1:
+            return FileGroup(most, most[0].tier)
     return None
 
 
-def _groups(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[float, FileGroup]]:
-    """Yields what could become one file; of little cost is what is short for its age."""
+def next_tier(parts: Iterable[tuple[int, int]], total_bytes: int, least: int = 0) -> int | None:
+    """Returns the tier whose oldest records become coarser next; None if nothing helps.
+
+    Args:
+        parts: The tiers of parts of the records, and their sizes in bytes.
+        total_bytes: The budget.
+        least: Tiers that do not take more bytes stay as they are.
+    """
+    taken = [0] * MOST_TIER
+    for tier, nbytes in parts:
+        if tier < MOST_TIER:
+            taken[tier] += nbytes
+    complete, coarser = taken[0], max(taken[1:])
+    if complete > least and (2 * complete > total_bytes or coarser <= least):
+        return 0
+    return taken.index(coarser, 1) if coarser > least else None
+
+
+def tiers_within(sizes: Sequence[Sequence[int]], total_bytes: int) -> list[int]:
+    """Returns the tier of each part of the records, so that all together have a size.
+
+    Args:
+        sizes: The size of each part in each tier, from the oldest part to the newest.
+        total_bytes: The size in all, in bytes.
+    """
+    tiers = [0] * len(sizes)
+    while True:
+        parts = [(tier, part[tier]) for tier, part in zip(tiers, sizes, strict=True)]
+        tier = next_tier(parts, total_bytes)
+        if sum(nbytes for _, nbytes in parts) <= total_bytes or tier is None:
+            return tiers
+        tiers[tiers.index(tier)] += 1
+
+
+def _neighbours(
+    rows: Sequence[Sequence[Segment]], most_bytes: int
+) -> Iterator[tuple[Segment, ...]]:
+    """Yields files next to each other of one tier, up to a size; each file once."""
     for row in rows:
-        newer = [0]
-        for segment in reversed(row):
-            newer.append(newer[-1] + segment.weight)
-        newer.reverse()
-        for first in range(len(row) - 1):
-            last, size = first, 0
-            while last < len(row) and last - first < _MOST_JOINED:
-                size += row[last].nbytes
-                if last - first >= REDUCTION and size > full:
-                    break
-                last += 1
-            part = tuple(row[first:last])
-            weight = newer[first] - newer[last]
-            cost = weight / (newer[last] + weight / 2 + 1) / (last - first)
-            target = max(full, _size(part) // REDUCTION)
-            yield cost, FileGroup(part, target, newer[last])
-
-
-def _size(segments: Sequence[Segment]) -> int:
-    return sum(segment.nbytes for segment in segments)
+        for _, alike in itertools.groupby(row, key=attrgetter("tier")):
+            group: list[Segment] = []
+            for segment in alike:
+                if group and sum(each.nbytes for each in group) + segment.nbytes > most_bytes:
+                    yield tuple(group)
+                    group = []
+                group.append(segment)
+            yield tuple(group)

@@ -1,12 +1,12 @@
-"""Which values of a series stay: four points of each bucket of steps, or every n-th value.
+"""Which values of a series stay: four points of each bucket of steps, or the first value.
 
-A bucket is `2**k` steps wide and begins at a multiple of its width. So thinning twice, the second
-time in wider buckets, gives the same values as thinning once in the wider ones.
+A bucket is a power of ten of steps wide and begins at a multiple of its width. So thinning twice,
+the second time in wider buckets, gives the same values as thinning once in the wider ones. Buckets
+of other values than scalars are 100 times as wide.
 """
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -19,10 +19,9 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Batch
 from rec_summary.series.options import EVERYTHING
 from rec_summary.values.summary import encode_event, encode_scalar
 
+_OTHER_WIDTHS: Final = 100  # scalars are small, and people compare them
 KEPT_KINDS: Final = frozenset(("loss_landscape",))
 
-_MOST_POINTS: Final = 1 << 18  # that wait
-_MOST_BYTES: Final = 1 << 24
 _FLOAT: Final = struct.Struct("<f")
 
 
@@ -60,16 +59,16 @@ def _first_of(buckets: Integers, mask: Flags) -> Integers:
     return first
 
 
-class Widths(NamedTuple):
-    """How coarse a part of the records becomes.
+class Limits(NamedTuple):
+    """How much may wait.
 
     Attributes:
-        scalars: The width of a bucket of scalars is `2**scalars` steps; 0 keeps all.
-        reduction: Of other series, about one value in so many stays; 1 keeps all.
+        points: How many scalars.
+        nbytes: The bytes of other records.
     """
 
-    scalars: int = 0
-    reduction: float = 1.0
+    points: int = 1 << 18
+    nbytes: int = 1 << 24
 
 
 class _Other(NamedTuple):
@@ -85,15 +84,14 @@ class _Other(NamedTuple):
 class Thinner:
     """Takes the records of one writer, in order; returns the payloads of those that stay."""
 
-    def __init__(self, intervals: dict[tuple[str, str], float]) -> None:
+    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008  # a tuple
         """Begins.
 
         Args:
-            intervals: How many steps lie between two values of each series that is not one of
-                scalars.
+            limits: How much may wait.
         """
-        self._intervals = intervals
-        self._widths = Widths()
+        self._limits = limits
+        self._width = 1
         self._codes: dict[str, int] = {}  # of the tags of scalars
         self._heads: list[bytes] = []  # what stands in front of a scalar, by the code of its tag
         self._points: list[tuple[Array, ...]] = []
@@ -103,11 +101,17 @@ class Thinner:
         self._serial = 0
         self._kept: dict[tuple[str, str], int] = {}  # the last step that stayed
 
-    def add(self, batch: Batch, widths: Widths) -> Iterator[bytes]:
-        """Takes values that are in force; yields the payloads that are complete."""
-        if widths != self._widths or self._count >= _MOST_POINTS or self._other_bytes > _MOST_BYTES:
+    def add(self, batch: Batch, width: int) -> Iterator[bytes]:
+        """Takes values that are in force; yields the payloads that are complete.
+
+        Args:
+            batch: The values.
+            width: The width of a bucket of scalars, in steps; 1 keeps all.
+        """
+        points, nbytes = self._limits
+        if width != self._width or self._count >= points or self._other_bytes > nbytes:
             yield from self.flush()
-            self._widths = widths
+            self._width = width
         if batch.kind != SUMMARY:
             for record in batch.records():
                 payload = record.event.SerializeToString()
@@ -128,11 +132,11 @@ class Thinner:
         codes_of_tags = np.array([self._code(tag) for tag in columns.tags], np.int64)
         serials = self._serial + np.searchsorted(batch.steps, columns.steps)
         # A bucket of its own for each value that stays in any case.
-        shift = np.where(np.array(is_kept, bool)[columns.codes], 0, self._widths.scalars)
+        widths = np.where(np.array(is_kept, bool)[columns.codes], 1, self._width)
         self._points.append(
             (
                 codes_of_tags[columns.codes],
-                columns.steps >> shift,
+                columns.steps // widths,
                 serials,
                 columns.steps,
                 columns.wall_times,
@@ -156,13 +160,10 @@ class Thinner:
 
     def _stays(self, kind: str, tag: str, step: int) -> bool:
         """Whether a value is the first one in its bucket."""
-        last = self._kept.get((kind, tag))
-        reduction = self._widths.reduction
-        if last is not None and reduction > 1 and kind not in KEPT_KINDS:
-            width = reduction * self._intervals.get((kind, tag), 1.0)
-            shift = math.ceil(math.log2(width))
-            if last >> shift == step >> shift:
-                return False
+        last, width = self._kept.get((kind, tag)), self._width * _OTHER_WIDTHS
+        is_thinned = self._width > 1 and kind not in KEPT_KINDS
+        if is_thinned and last is not None and last // width == step // width:
+            return False
         self._kept[kind, tag] = step
         return True
 

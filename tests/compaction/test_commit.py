@@ -59,7 +59,7 @@ def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) ->
         os.utime(file.path, (1.6e9 + number, 1.6e9 + number))
     name = compacted_name(files)
     with commit.replacing(files, name) as out:
-        rewrite(Run("run", str(records), tuple(files)), out, 4000, 10**6)
+        rewrite(Run("run", str(records), tuple(files)), out, [2])
         assert (records / ".rec_summary-compacting-0.tmp").exists()  # `recover` removes it
         check(records, complete=True)
     check(records)
@@ -81,7 +81,7 @@ def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) ->
 def test_a_file_that_somebody_has_removed_meanwhile_is_no_failure(records: Path) -> None:
     files = [file for file in list_files(str(records)) if file.name.kind.name == "SUMMARY"][:4]
     with commit.replacing(files, compacted_name(files)) as out:
-        rewrite(Run("run", str(records), tuple(files)), out, 4000, 10**6)
+        rewrite(Run("run", str(records), tuple(files)), out, [2])
         os.unlink(files[1].path)
     check(records)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -11,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.compaction import commit
 from rec_summary.compaction.directory import (
     BudgetError,
-    _compact_run,
-    _RankWork,
+    RunWork,
     compact,
     keep_within,
 )
 from rec_summary.compaction.rewriting import compacted_name, rewrite
 from rec_summary.errors import ArgumentError
 from rec_summary.records.format.names import Kind, hidden_path
+from rec_summary.records.liveness import hold
+from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import Run, find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import MOST_FILES
@@ -60,30 +62,60 @@ def damaged(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_files_that_another_process_has_compacted_meanwhile_count_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, late: bool
-) -> None:
+def test_files_that_another_process_has_compacted_meanwhile_count_once(tmp_path: Path) -> None:
     records = write_records(tmp_path / "run")
     rested(records)
-    [listed] = find_runs(records)
-    files = listed.files_of(Kind.SUMMARY, 0)[:4]
+    files = find_runs(records)[0].files_of(Kind.SUMMARY, 0)[:4]
+    sizes: list[int] = []
 
-    def join(*_: object) -> None:
-        with commit.replacing(files, compacted_name(files)) as out:
-            rewrite(Run("run", str(records), files), out, 10**6, 0)
+    def join(*_: object) -> None:  # when the files are listed
+        if not sizes:
+            with commit.replacing(files, compacted_name(files)) as out:
+                rewrite(Run("run", str(records), files), out, [0])
+            sizes.append(find_runs(records)[0].nbytes)
 
-    if late:
-        monkeypatch.setattr(commit, "recover", join)  # just before this process has the lock
-    else:
-        join()
-        before = find_runs(records)[0].nbytes
-    done = _compact_run(BUDGET, False, False, (listed, None))
-    assert late or done.bytes_before == before
+    [done] = compact(records, BUDGET, progress=join)
+    assert [done.bytes_before] == sizes
     check(records)
     [run] = find_runs(records)
     assert run.nbytes == done.bytes_after <= BUDGET
     assert not [name for name in os.listdir(records) if "superseded" in name]
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=20, max_size=400),
+    st.integers(1, 40),
+    st.tuples(st.floats(0.1, 1), st.floats(0.1, 1)),
+)
+def test_whatever_the_budget_the_extremes_of_each_bucket_stay_exact(
+    tmp_path_factory: pytest.TempPathFactory,
+    values: list[float],
+    gap: int,
+    parts: tuple[float, float],
+) -> None:
+    records = tmp_path_factory.mktemp("tree") / "run"
+    losses = {gap * number: value for number, value in enumerate(values)}
+    messages = [event(step, scalar("loss", value)) for step, value in losses.items()]
+    for first in range(0, len(messages), 150):
+        write_segment(records, *messages[first : first + 150])
+    rested(records)
+    for part in parts:  # a compacted directory is compacted again
+        with contextlib.suppress(BudgetError):
+            compact(records, max(int(find_runs(records)[0].nbytes * part), 1))
+        [run] = find_runs(records)
+        heads = [head for head in map(compaction_of, run.files) if head is not None]
+        width = max((head.bucket_steps for head in heads), default=1)
+        [(_, columns)] = finished_scalars(run, EVERYTHING, Report())
+        kept = dict(zip(columns.steps.tolist(), columns.values.tolist(), strict=True))
+        assert kept.items() <= losses.items()
+        for bucket in {step // width for step in losses}:
+            before, after = (
+                [value for step, value in each.items() if step // width == bucket]
+                for each in (losses, kept)
+            )
+            assert (min(before), max(before)) == (min(after), max(after))
+        rested(records)
 
 
 def test_a_dry_run_a_copy_and_a_replacement_do_the_same(tmp_path: Path) -> None:
@@ -216,7 +248,7 @@ def test_the_budget_that_an_error_asks_for_is_enough_for_all_ranks(tmp_path: Pat
                 damaged(summary)
     rested(records)
     copy, budget = tmp_path / "copy", 100
-    for _ in range(4):  # the others may lack room as well
+    for _ in range(6):  # the others may lack room as well
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(copy)
         shutil.copytree(records, copy)
@@ -261,19 +293,16 @@ def test_files_without_records_need_no_room(tmp_path: Path) -> None:
 
 def test_where_files_cannot_be_locked_none_is_compacted(tmp_path: Path) -> None:
     """There, those that are being written look like the others."""
-    writer = RunWriter(tmp_path, 0, Rotation(max_file_size=3000))
-    for step in range(1, 1000):
-        writer.write(MessageRecord(event(step, scalar("loss", step))))
-    writer.flush()
+    for first in range(1, 1000, 100):
+        write_segment(
+            tmp_path, *(event(step, scalar("loss", step)) for step in range(first, first + 100))
+        )
     own = {file.name.stamp for file in list_files(str(tmp_path))}
-    for segment in writer._open.values():
-        fcntl.flock(segment._fd, fcntl.LOCK_UN)  # as if it had never been
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(OSError, match="a file system with flock"):
         keep_within(str(tmp_path), 0, 32_000, own=own)
     assert set(os.listdir(tmp_path)) >= set(before)
-    writer.close()
-    assert shown(tmp_path)[0] == {"loss": list(range(1, 1000))}
+    assert shown(tmp_path)[0] == {"loss": list(range(1, 1001))}
 
 
 def write_both(directory: Path, ours: int, theirs: int) -> tuple[list[RunWriter], list[set[int]]]:
@@ -329,7 +358,7 @@ def test_what_was_written_after_a_file_was_listed_says_whose_it_is(tmp_path: Pat
     writer = RunWriter(tmp_path, 0)
     writer.write(MessageRecord(event(1, scalar("loss", 1), at=10)))
     writer.flush()
-    work = _RankWork()
+    work = RunWork()
     files = list_files(str(tmp_path))
     rows, writers = work.rows(files)
     assert (rows, work.lineage_groups(files, writers)) == ([], [])  # they are being written
@@ -411,20 +440,18 @@ def test_many_files_without_records_are_within_any_budget(tmp_path: Path) -> Non
 
 
 def test_a_file_that_was_being_created_is_not_replaced(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path, 0, Rotation(max_file_size=3000))
-    for step in range(1, 200):
-        writer.write(MessageRecord(event(step, scalar("loss", step))))
-    writer.flush()
-    newest = writer._open[Kind.SUMMARY]
-    fcntl.flock(newest._fd, fcntl.LOCK_UN)  # as at the moment between creation and lock
-    work = _RankWork()
+    for first in (1, 101):
+        write_segment(
+            tmp_path, *(event(step, scalar("loss", step)) for step in range(first, first + 100))
+        )
+    work = RunWork()
     rows, _ = work.rows(list_files(str(tmp_path)))
-    fcntl.flock(newest._fd, fcntl.LOCK_EX)
-    assert [row[-1].file.path for row in rows] == [newest.path]
-    work.join(rows[0], 10**6, 0)
-    assert (work.done, list(work.left)) == ([], [newest.path])
-    writer.close()
-    assert shown(tmp_path)[0] == {"loss": list(range(1, 200))}
+    newest = rows[0][-1].file.path
+    with open(newest, "rb") as file:
+        hold(file.fileno())  # as its writer does, a moment after it has created the file
+        work.join(rows[0], 1)
+    assert (work.done, list(work.left)) == ([], [newest])
+    assert shown(tmp_path)[0] == {"loss": list(range(1, 201))}
 
 
 def test_a_file_whose_name_is_no_text_is_left(tmp_path: Path) -> None:

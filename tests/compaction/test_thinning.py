@@ -8,13 +8,11 @@ import struct
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event
-from rec_summary.compaction import thinning
-from rec_summary.compaction.thinning import Thinner, Widths, extremes
+from rec_summary.compaction.thinning import Limits, Thinner, extremes
 from rec_summary.series.batch import Record
 from tests.support.record_dirs import event, histo, scalar
 
@@ -25,9 +23,9 @@ def record(message: Any) -> Record:
     return Record("", 0, message.ByteSize(), message.wall_time, message)
 
 
-def thinned(messages: list[Any], widths: Widths) -> list[Event]:
-    thinner = Thinner({})
-    found = [each for message in messages for each in thinner.add(record(message), widths)]
+def thinned(messages: list[Any], width: int) -> list[Event]:
+    thinner = Thinner()
+    found = [each for message in messages for each in thinner.add(record(message), width)]
     return [Event.FromString(each) for each in (*found, *thinner.flush())]
 
 
@@ -64,19 +62,19 @@ def test_the_extremes_of_each_bucket_stay(points: list[tuple[int, float]]) -> No
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 9), st.sampled_from("ab"), NUMBERS), max_size=80),
-    st.integers(0, 4),
-    st.integers(0, 4),
+    st.lists(st.tuples(st.integers(1, 30), st.sampled_from("ab"), NUMBERS), max_size=80),
+    st.integers(0, 2),
+    st.integers(0, 2),
 )
 def test_thinning_twice_is_thinning_once(
-    points: list[tuple[int, str, float]], fine: int, more: int
+    points: list[tuple[int, str, float]], tier: int, more: int
 ) -> None:
     step, messages = 0, []
     for gap, tag, value in points:
         step += gap
-        messages.append(event(step, scalar(tag, value)))
-    twice = thinned(thinned(messages, Widths(fine)), Widths(fine + more))
-    once = thinned(messages, Widths(fine + more))
+        messages.append(event(step, scalar(tag, value), histo(tag, [value])))
+    twice = thinned(thinned(messages, 10**tier), 10 ** (tier + more))
+    once = thinned(messages, 10 ** (tier + more))
     assert [each.SerializeToString() for each in twice] == [
         each.SerializeToString() for each in once
     ]
@@ -84,54 +82,48 @@ def test_thinning_twice_is_thinning_once(
 
 def test_nothing_is_lost_in_buckets_of_one_step() -> None:
     messages = [event(step, scalar("loss", step / 3), scalar("auc", 1)) for step in range(1, 50)]
-    assert scalars(thinned(messages, Widths())) == scalars(messages)
+    assert scalars(thinned(messages, 1)) == scalars(messages)
 
 
 def test_values_of_one_record_share_a_record() -> None:
     messages = [event(step, scalar("a", 1.0), scalar("b", 2.0)) for step in range(64)]
-    kept = thinned(messages, Widths(5))
-    assert [(each.step, len(each.summary.value)) for each in kept] == [
-        (0, 2), (31, 2), (32, 2), (63, 2),
-    ]  # fmt: skip
+    kept = thinned(messages, 100)
+    assert [(each.step, len(each.summary.value)) for each in kept] == [(0, 2), (63, 2)]
 
 
 def test_values_of_all_kinds_of_one_record_share_a_record() -> None:
     messages = [event(step, histo("w", [step]), scalar("loss", 1.0)) for step in (1, 2)]
-    tags = [[value.tag for value in kept.summary.value] for kept in thinned(messages, Widths())]
+    tags = [[value.tag for value in kept.summary.value] for kept in thinned(messages, 1)]
     assert tags == [["loss", "w"]] * 2
 
 
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit, value in (("_MOST_POINTS", scalar("loss", 1.0)), ("_MOST_BYTES", histo("w", [1]))):
-        thinner = Thinner({})
-        with monkeypatch.context() as patch:
-            patch.setattr(thinning, limit, 1)
-            yielded = [
-                len(list(thinner.add(record(event(step, value)), Widths()))) for step in range(1, 4)
-            ]
-        assert yielded == [0, 1, 1]
+def test_what_waits_is_bounded() -> None:
+    for limits, value in (
+        (Limits(points=1), scalar("loss", 1.0)),
+        (Limits(nbytes=1), histo("w", [1])),
+    ):
+        thinner = Thinner(limits)
+        messages = (record(event(step, value)) for step in range(1, 4))
+        assert [len(list(thinner.add(message, 1))) for message in messages] == [0, 1, 1]
 
 
 def test_numbers_keep_their_bits_and_times() -> None:
     number = struct.unpack("<f", b"\x01\x00\x00\x00")[0]  # the least above zero
-    [kept] = thinned([event(-7, scalar("é", number), at=1.25)], Widths(3))
+    [kept] = thinned([event(-7, scalar("é", number), at=1.25)], 10)
     assert (kept.step, kept.wall_time) == (-7, 1.25)
     assert kept.summary.value[0].tag == "é"
     assert kept.summary.value[0].scalar_value == number
 
 
-def test_of_histograms_about_every_nth_stays() -> None:
-    messages = [event(step, histo("w", [1.0, step])) for step in range(0, 6400, 100)]
-    thinner = Thinner({("histogram", "w"): 100.0})
-    found = [p for m in messages for p in thinner.add(record(m), Widths(9, 4.0))]
-    found += thinner.flush()
-    assert 10 <= len(found) <= 20
-    assert Event.FromString(found[0]).step == 0
+def test_of_histograms_the_first_one_of_each_wider_bucket_stays() -> None:
+    messages = [event(step, histo("w", [1.0, step])) for step in range(50, 6400, 100)]
+    assert [each.step for each in thinned(messages, 10)] == [50, *range(1050, 6400, 1000)]
+    assert len(thinned(messages, 1)) == len(messages)
 
 
 def test_evaluations_and_landscapes_stay() -> None:
     landscape = Event.FromString(event(0).SerializeToString())
     landscape.summary.value.add(tag="landscape").loss_landscape.metadata.unit = "step"
     messages: list[Any] = [event(step, scalar("eval/auc", 0.5)) for step in range(1, 40)]
-    kept = thinned([*messages, landscape, landscape], Widths(20, 1000.0))
+    kept = thinned([*messages, landscape, landscape], 10**6)
     assert len(kept) == 41

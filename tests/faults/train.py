@@ -28,7 +28,7 @@ from mindspore.train import Callback
 from rec_summary import Durability, SummaryCollector
 from tests.faults.children import TRAINER_FLUSH_SECS
 from tests.faults.rows import Rows
-from tests.support.nets import COLUMNS, batch_of_clicks, click_model, clicks
+from tests.support.nets import COLUMNS, ClickNet, batch_of_clicks, click_model, clicks
 from tests.support.slow_disk import slow_down
 
 DAY = 86_400.0
@@ -102,7 +102,7 @@ class Fault(Callback):
         os.waitpid(child, 0)
 
 
-def break_network(model: Any) -> None:
+def break_network(network: Any) -> None:
     """Makes the network fail at its next call after `AT_STEP` of them."""
     calls = 0
 
@@ -112,7 +112,7 @@ def break_network(model: Any) -> None:
         if calls > AT_STEP:
             raise ZeroDivisionError("a network of the user's own")
 
-    model._network.register_forward_pre_hook(failing)
+    network.register_forward_pre_hook(failing)
 
 
 def source(scenario: str, steps: int) -> Any:
@@ -156,18 +156,19 @@ def main() -> None:
         collector = SummaryCollector(
             folder, collect_freq=1, flush_secs=TRAINER_FLUSH_SECS, **options(scenario)
         )
-    model = click_model()
+    network = ClickNet()
+    model = click_model(network)
     data = source(scenario, steps)
     if scenario == "error in network":
         mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
-        break_network(model)
+        break_network(network)
     fault = Fault(scenario, folder, steps, collector)
     callbacks = [fault] if collector is None else [collector, fault]
     try:
         model.online_train(data, callbacks=callbacks, dataset_sink_mode=False)
     finally:
         digest = hashlib.sha256()
-        for parameter in model._network.get_parameters():
+        for parameter in network.get_parameters():
             digest.update(parameter.asnumpy().tobytes())
         print("digest", digest.hexdigest(), flush=True)
         if collector is not None:

@@ -31,9 +31,9 @@ class ClickNet(nn.Cell):
         return self.head(self.table(fields).reshape((-1, FIELDS * WIDTH)))
 
 
-def click_model(**kwargs: Any) -> RecModel:
-    """A `RecModel` of a fresh `ClickNet` with binary cross entropy and SGD."""
-    network = ClickNet()
+def click_model(network: nn.Cell | None = None, **kwargs: Any) -> RecModel:
+    """A `RecModel` of a network, by default a fresh `ClickNet`, with cross entropy and SGD."""
+    network = network or ClickNet()
     optimizer = nn.SGD(network.trainable_params(), learning_rate=LEARNING_RATE)
     return RecModel(network, nn.BCEWithLogitsLoss(), optimizer, **kwargs)
 

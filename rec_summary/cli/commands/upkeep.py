@@ -150,8 +150,9 @@ def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None
 
     The newest part of a run stays complete. Older parts become coarser with their age, and no part
     is lost. Of each bucket of steps, a scalar keeps its first, minimum, maximum and last point, NaN
-    and infinities included. Histograms, images and tensors keep every n-th value. Lineage, graphs,
-    landscapes and evaluations keep all. The format of the files does not change.
+    and infinities included. Histograms, images and tensors keep the first value of buckets 100
+    times as wide. Lineage, graphs, landscapes and evaluations keep all. The format of the files
+    does not change.
 
     No process may write to SRC meanwhile. Records of MindSpore's collector can be compacted, too.
     A training with SummaryCollector(retention=...) compacts its own records.
@@ -167,6 +168,10 @@ def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None
     for run in reports:
         for path, why in run.left:
             terminal.echo(f"{path}: left as it is: {why}", err=True)
+        if run.bytes_after > total_bytes:
+            over = size_of(run.bytes_after - total_bytes)
+            what = "files that are left, and what stays in any case, have no room in --total-bytes"
+            terminal.echo(f"{run.run}: {over} too large: {what}", err=True)
         nothing = f"nothing to do ({size_of(run.bytes_before)})"
         terminal.say(f"{run.run}: {would + _sizes(run) if run.replaced else nothing}")
         for joined in run.replaced:

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,12 +38,8 @@ HURRY: Final = b"h"
 """Asks the process to work without rests."""
 ENDED: Final = b"e"
 """Says that the writer has ended, as the end of the input does."""
-_ROOM_SECS: Final = 60.0
-_REST_SECS: Final = 10.0  # after no room was found
-_JOIN_SECS: Final = 5.0
 _DISK_SHARE: Final = 8  # one part in so many of a disk stays free
 _POLL_SECS: Final = 0.02
-_END_SECS: Final = 5.0
 _SHARE: Final = 0.01  # of a core
 _ROOT: Final = str(Path(__file__).parents[3])  # where the package is
 _LONGEST_ERROR: Final = 2000
@@ -75,8 +71,9 @@ class Retention:
 
     Within the budget, the newest part of a run is complete, and older parts become coarser with
     their age. Of each bucket of steps, a scalar keeps its first, minimum, maximum and last point,
-    NaN and infinities included. Histograms, images and tensors keep every n-th value. Lineage,
-    graphs, landscapes and evaluations keep all. `docs/operations.md` explains it.
+    NaN and infinities included. Histograms, images and tensors keep the first value of buckets
+    100 times as wide. Lineage, graphs, landscapes and evaluations keep all. `docs/operations.md`
+    explains it.
 
     Attributes:
         total_bytes: The most bytes of the record files of each rank in the record directory,
@@ -136,6 +133,27 @@ def _sizes(
                     yield name, entry.stat(follow_symlinks=False).st_size
 
 
+@dataclass(frozen=True)
+class CompactorSettings:
+    """How a writer starts the process that compacts, and how long it waits for that.
+
+    Attributes:
+        python: The program that runs `-m rec_summary.compaction`.
+        room_secs: How long a record waits for room.
+        rest_secs: How long no record waits after one has waited in vain.
+        join_secs: How long a writer that ends waits until many files are joined.
+        end_secs: How long a process may take to end.
+        statvfs: Returns what is known of the file system of a path.
+    """
+
+    python: str = sys.executable or "python3"
+    room_secs: float = 60.0
+    rest_secs: float = 10.0
+    join_secs: float = 5.0
+    end_secs: float = 5.0
+    statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
+
+
 class Compactor:
     """Starts the process that compacts the files of a rank, when there is need of it.
 
@@ -146,7 +164,13 @@ class Compactor:
     """
 
     def __init__(
-        self, directory: str, rank: int, total_bytes: int, lock: str | None, troubles: Troubles
+        self,
+        directory: str,
+        rank: int,
+        total_bytes: int,
+        lock: str | None,
+        troubles: Troubles,
+        settings: CompactorSettings | None = None,
     ) -> None:
         """Prepares; no process is started.
 
@@ -156,10 +180,12 @@ class Compactor:
             total_bytes: The budget.
             lock: The kind of lock (see `records.locks`).
             troubles: Gets every failure.
+            settings: How the process is started; None for the defaults.
         """
         self._directory, self._rank, self._budget = directory, rank, total_bytes
         self._lock = lock or ""
         self._troubles = troubles
+        self._settings = settings or CompactorSettings()
         self._process: subprocess.Popen[bytes] | None = None
         self._rests_until = -math.inf  # there was no room, and nothing helped
         self.total_bytes = total_bytes
@@ -176,20 +202,21 @@ class Compactor:
             nbytes: The size of the next record: there has to be room for it, and for a full file.
         """
         self._fit_disk()
-        if not self._is_running() and self._is_due():
+        is_due = self._nbytes() > begin_bytes(self.total_bytes) or self._are_many()
+        if is_due and not self._is_running():
             self._start(own, nbytes)
         if self._has_room(nbytes):
             return
         if time.monotonic() >= self._rests_until:
             if self._wait_for_room(own, nbytes):
                 return
-            self._rests_until = time.monotonic() + _REST_SECS
+            self._rests_until = time.monotonic() + self._settings.rest_secs
         text = f"the files of rank {self._rank} in {self._directory} exceed their budget"
         self._troubles.report("retention", text)
 
     def _wait_for_room(self, own: Collection[int], nbytes: int) -> bool:
         """Returns whether there is room in the end."""
-        deadline = time.monotonic() + _ROOM_SECS
+        deadline = time.monotonic() + self._settings.room_secs
         least = math.inf  # the size of the files when a process was last started
         while time.monotonic() < deadline:
             if not self._is_running():
@@ -198,7 +225,7 @@ class Compactor:
                     return False
                 least = present
                 self._start(own, nbytes)
-            self._send(HURRY)
+            self._hurry()
             time.sleep(_POLL_SECS)
             if self._has_room(nbytes):
                 return True
@@ -216,10 +243,10 @@ class Compactor:
         Trainings that are shorter than that would never join their files, so one of them waits.
         """
         if self._is_running() and self._are_many():
-            self._send(HURRY)
+            self._hurry()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 assert self._process is not None
-                self._process.wait(_JOIN_SECS)
+                self._process.wait(self._settings.join_secs)
             self._is_running()  # a failure is reported
         self._end()
 
@@ -231,7 +258,7 @@ class Compactor:
         with process:  # at its end, the pipes are closed and the process is waited for
             try:
                 # The input alone may not end: processes that the training forked have it.
-                _, errors = process.communicate(ENDED, _END_SECS)
+                _, errors = process.communicate(ENDED, self._settings.end_secs)
             except subprocess.TimeoutExpired:
                 process.kill()
                 return ""
@@ -248,7 +275,7 @@ class Compactor:
         while not path.exists():  # it is made with the first record
             path = path.parent
         try:
-            disk = os.statvfs(path)
+            disk = self._settings.statvfs(path)
         except OSError:
             return
         room = self._nbytes() + disk.f_bavail * disk.f_frsize
@@ -267,23 +294,18 @@ class Compactor:
     def _nbytes(self) -> int:
         return rank_bytes(self._directory, self._rank)
 
-    def _is_due(self) -> bool:
-        nbytes = sum(size for _, size in self._files())
-        return nbytes > begin_bytes(self.total_bytes) or self._are_many()
-
     def _are_many(self) -> bool:
-        sizes = [size for name, size in self._files() if name.kind is Kind.SUMMARY]
+        """Whether the files are to be joined, whatever their size in all."""
+        names = _sizes(self._directory, self._rank)
+        sizes = [size for name, size in names if name.kind is Kind.SUMMARY]
         small = sum(size <= small_bytes(self.total_bytes) for size in sizes)
         return len(sizes) > MOST_FILES or small > MOST_SMALL + 1  # one is being written
 
-    def _files(self) -> list[tuple[RecordName, int]]:
-        return list(_sizes(self._directory, self._rank))
-
     def _start(self, own: Collection[int], nbytes: int) -> None:
-        stamps = {name.stamp for name, _ in self._files() if name.stamp in own}
+        there = {name.stamp for name, _ in _sizes(self._directory, self._rank)}
         total = self.total_bytes - nbytes  # a large record needs more room than is left otherwise
-        words = [self._directory, self._rank, total, _SHARE, self._lock, *sorted(stamps)]
-        command = [sys.executable or "python3", "-m", "rec_summary.compaction", *map(str, words)]
+        words = [self._directory, self._rank, total, _SHARE, self._lock, *sorted(there & set(own))]
+        command = [self._settings.python, "-m", "rec_summary.compaction", *map(str, words)]
         path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
         try:
             self._process = subprocess.Popen(
@@ -309,8 +331,8 @@ class Compactor:
             )
         return False
 
-    def _send(self, what: bytes) -> None:
+    def _hurry(self) -> None:
         process = self._process
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
-                os.write(process.stdin.fileno(), what)
+                os.write(process.stdin.fileno(), HURRY)

@@ -30,7 +30,12 @@ from rec_summary.records.format.names import (
 from rec_summary.records.locks import LOCK_NAME, check_kind, file_lock
 from rec_summary.records.writing.background import BLOCK_SECS
 from rec_summary.records.writing.record import Record
-from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
+from rec_summary.records.writing.retention import (
+    Compactor,
+    CompactorSettings,
+    Retention,
+    segment_bytes,
+)
 from rec_summary.records.writing.segment import SegmentWriter
 
 FILE_VERSION: Final = "MindSpore.Event:1"
@@ -121,6 +126,7 @@ class RunWriter:
         durability: Durability | None = None,
         troubles: Troubles | None = None,
         system: Any = os,
+        compactor: CompactorSettings | None = None,
     ) -> None:
         """Creates the directory (mode 0700) unless it exists, and the files (mode 0600).
 
@@ -134,6 +140,7 @@ class RunWriter:
                 the defaults.
             troubles: Gets a failure for each file that was deleted while it was written.
             system: The operating system, as of `SegmentWriter`.
+            compactor: How the process that compacts is started; None for the defaults.
 
         Raises:
             OSError: The directory or the files cannot be created.
@@ -152,7 +159,9 @@ class RunWriter:
         retention = self._rotation.retention
         if retention is not None:
             total, lock = retention.total_bytes, self._durability.lock
-            self._compactor = Compactor(self.directory, rank, total, lock, self._troubles)
+            self._compactor = Compactor(
+                self.directory, rank, total, lock, self._troubles, compactor
+            )
         with self._room_made():
             self._open = self._begin(Kind.SUMMARY, Kind.LINEAGE)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,10 +24,8 @@ from rec_summary import Retention, SummaryRecord
 from rec_summary.compaction import commit
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind, hidden_path, parse_name, replaced_name
-from rec_summary.records.liveness import hold
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import find_runs, list_files
-from rec_summary.records.writing import retention as module
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import (
     ENDED,
@@ -33,6 +34,7 @@ from rec_summary.records.writing.retention import (
     MOST_FILES,
     MOST_SMALL,
     Compactor,
+    CompactorSettings,
     begin_bytes,
     rank_bytes,
     segment_bytes,
@@ -54,6 +56,8 @@ from tests.support.record_dirs import (
     write_segment,
 )
 from tests.support.waiting import PATIENCE_SECS, eventually
+
+PATIENT = CompactorSettings(room_secs=10 * PATIENCE_SECS, join_secs=PATIENCE_SECS)
 
 
 def steps_of(directory: Path) -> list[int]:
@@ -93,13 +97,10 @@ def test_the_limits_of_files_do_not_go_with_a_budget(tmp_path: Path) -> None:
         SummaryRecord(tmp_path, max_file_size=1000, retention=Retention(LEAST_BYTES))
 
 
-def test_a_run_longer_than_its_budget_keeps_its_whole_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
+def test_a_run_longer_than_its_budget_keeps_its_whole_history(tmp_path: Path) -> None:
     troubles = Troubles()
     rotation = Rotation(retention=Retention(LEAST_BYTES))
-    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles)
+    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT)
     tags = [f"metric_{number}" for number in range(60)]
     last = 1600
     most = LEAST_BYTES + segment_bytes(LEAST_BYTES)
@@ -153,32 +154,25 @@ def test_the_files_of_many_starts_are_joined(tmp_path: Path) -> None:
     rotation = Rotation(retention=Retention(LEAST_BYTES))
     starts = MOST_FILES + 10
     for start in range(starts):
-        writer = RunWriter(tmp_path, 0, rotation if start == starts - 1 else None)
+        writer = RunWriter(
+            tmp_path, 0, rotation if start == starts - 1 else None, compactor=PATIENT
+        )
         writer.write(MessageRecord(event(start + 1, scalar("loss", start))))
         writer.write(MessageRecord(lineage(user_defined_info=custom({f"start_{start}": start}))))
-        if start < starts - 1:
-            writer.close()
-    process = writer._compactor and writer._compactor._process  # type: ignore[union-attr]
-    assert process is not None
-    writer._compactor._send(HURRY)  # type: ignore[union-attr]
-    process.wait(PATIENCE_SECS)
+        writer.close()
     files = list_files(str(tmp_path))
     assert sum(file.name.kind is Kind.SUMMARY for file in files) < 10
     assert sum(file.name.kind is Kind.LINEAGE for file in files) == 2
-    writer.close()
     assert steps_of(tmp_path) == list(range(1, starts + 1))
 
 
-def test_trainings_that_are_short_join_their_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_JOIN_SECS", PATIENCE_SECS)
+def test_trainings_that_are_short_join_their_files(tmp_path: Path) -> None:
     starts = 2 * (MOST_SMALL + 2)
     troubles = Troubles()
     most = 0
     for start in range(starts):
         rotation = Rotation(retention=Retention(LEAST_BYTES))
-        writer = RunWriter(tmp_path, 0, rotation, troubles=troubles)
+        writer = RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT)
         writer.write(MessageRecord(event(start + 1, scalar("loss", start))))
         writer.write(MessageRecord(lineage(user_defined_info=custom({f"start_{start}": start}))))
         writer.close()
@@ -201,13 +195,10 @@ def test_a_record_larger_than_half_of_the_budget_is_refused_and_counted(tmp_path
     assert rank_bytes(str(tmp_path), 0) < LEAST_BYTES
 
 
-def test_large_records_stay_within_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
+def test_large_records_stay_within_the_budget(tmp_path: Path) -> None:
     troubles = Troubles()
     rotation = Rotation(retention=Retention(LEAST_BYTES))
-    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles)
+    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT)
     for step in range(1, 11):
         values = [histo(f"w_{number}", np.arange(9.0)) for number in range(step * 50)]
         writer.write(MessageRecord(event(step, *values, scalar("loss", step))))
@@ -218,12 +209,10 @@ def test_large_records_stay_within_the_budget(
     assert steps_of(tmp_path)[-1] == 10
 
 
-def test_old_records_make_room_for_a_record_of_nearly_half_of_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
+def test_old_records_make_room_for_a_record_of_nearly_half_of_the_budget(tmp_path: Path) -> None:
     troubles = Troubles()
-    writer = RunWriter(tmp_path, 0, Rotation(retention=Retention(LEAST_BYTES)), troubles=troubles)
+    rotation = Rotation(retention=Retention(LEAST_BYTES))
+    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT)
     values = [scalar(f"metric_{number}", 0) for number in range(60)]
     step = 0
     while rank_bytes(str(tmp_path), 0) < LEAST_BYTES * 3 // 4:
@@ -238,13 +227,12 @@ def test_old_records_make_room_for_a_record_of_nearly_half_of_the_budget(
     assert steps_of(tmp_path)[0] == 1
 
 
-def test_two_writers_of_a_rank_share_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
+def test_two_writers_of_a_rank_share_the_budget(tmp_path: Path) -> None:
     troubles = Troubles()
     rotation = Rotation(retention=Retention(LEAST_BYTES))
-    writers = [RunWriter(tmp_path, 0, rotation, troubles=troubles) for _ in range(2)]
+    writers = [
+        RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT) for _ in range(2)
+    ]
     values = [scalar(f"metric_{number}", 0) for number in range(60)]
     for step in range(1, 700):
         for writer in writers:
@@ -259,72 +247,90 @@ def test_two_writers_of_a_rank_share_the_budget(
     assert any(compaction_of(file) for file in list_files(str(tmp_path)))
 
 
-def test_where_nothing_helps_the_writer_does_not_wait_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)  # damaged: it stays
-    for seconds in ("_ROOM_SECS", "_REST_SECS"):  # the process may take more than a minute
-        monkeypatch.setattr(module, seconds, math.inf)
+def starts_of(folder: Path) -> int:
+    """Returns how often a program of `counting` was started."""
+    return len((folder / "starts").read_text())
+
+
+def counting(folder: Path, script: str = "") -> str:
+    """Returns a program that notes each of its starts."""
+    return program(folder, f"printf x >> {folder}/starts\n{script}")
+
+
+def program(folder: Path, script: str) -> str:
+    """Returns a program in the place of Python."""
+    path = folder / "program"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+def test_where_nothing_helps_the_writer_does_not_wait_again(tmp_path: Path) -> None:
+    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    settings = CompactorSettings(
+        counting(tmp_path), room_secs=math.inf, rest_secs=math.inf, end_secs=PATIENCE_SECS
+    )
     troubles = Troubles()
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles)
-    asked: list[bytes] = []
-    with write_payloads(tmp_path / summary_name(20)).open("rb") as current:
-        hold(current.fileno())  # as its writer does
-        compactor.begun({10, 20})
-        with monkeypatch.context() as patch:
-            patch.setattr(compactor, "_send", asked.append)
-            compactor.begun({10, 20})
-        compactor.close()
-    assert asked == []  # it is not asked to hurry
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
+    compactor.begun({10})
+    assert starts_of(tmp_path) == 2  # the second time, nothing was smaller
+    compactor.begun({10})
+    compactor.close()
+    assert starts_of(tmp_path) == 3  # it is not waited for
     assert troubles.counts == {"retention": 2}
 
 
 def test_after_a_wait_that_was_too_short_the_writer_does_not_wait_again_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
-    monkeypatch.setattr(module, "_ROOM_SECS", 0.0)  # the process has not even begun
-    monkeypatch.setattr(module, "_REST_SECS", math.inf)
+    python = program(tmp_path, f"cat > {tmp_path}/got")
+    settings = CompactorSettings(python, room_secs=0.05, rest_secs=math.inf, end_secs=PATIENCE_SECS)
     troubles = Troubles()
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles)
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
     compactor.begun({10})
-    monkeypatch.setattr(module, "_ROOM_SECS", math.inf)
-    asked: list[bytes] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(compactor, "_send", asked.append)
-        compactor.begun({10})
+    compactor.begun({10})
     compactor.close()
-    assert asked == []
     assert troubles.counts == {"retention": 2}
+    asked = (tmp_path / "got").read_bytes()
+    assert asked.removesuffix(ENDED) == HURRY * (len(asked) - 1)
+    troubles = Troubles()
+    settings = dataclasses.replace(settings, room_secs=math.inf)
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
+    # Without a wait before, this one waits until the file is gone.
+    remove = threading.Timer(0.2, (tmp_path / summary_name(10)).unlink)
+    remove.start()
+    compactor.begun({10})
+    compactor.close()
+    assert troubles.counts == {}
 
 
 @pytest.mark.parametrize("below", ["", "new/run"])
 def test_a_disk_smaller_than_the_budget_is_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, below: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, below: str
 ) -> None:
     """Also before there is a directory: the first record has to fit as well."""
     disk = os.statvfs(tmp_path)
-    size = 4096 * 1000
+    small = os.statvfs_result((1 << 20, 4096, 1000, 950, 900, *disk[5:]))
+    large = os.statvfs_result((1 << 20, 4096, 10**9, 10**9, 10**9, *disk[5:]))
+    disks = [small, small, small, large, small]
 
-    def small(path: Path) -> os.statvfs_result:
+    def statvfs(path: Path) -> os.statvfs_result:
         assert path.exists()
-        return os.statvfs_result((1 << 20, 4096, 1000, 950, 900, *disk[5:]))
+        return disks.pop(0)
 
-    monkeypatch.setattr(os, "statvfs", small)
-    budget = 1000 * size
-    compactor = Compactor(str(tmp_path / below), 0, budget, None, Troubles())
+    settings = CompactorSettings(statvfs=statvfs)
+    budget = 1000 * 4096 * 1000
+    compactor = Compactor(str(tmp_path / below), 0, budget, None, Troubles(), settings)
     total = 4096 * 900 * 7 // 8  # what everybody may use, less a part that stays free
     assert compactor.total_bytes == total
     assert compactor.takes(total // 2)
-    assert not compactor.takes(total // 2 + 1)
-    for _ in range(2):
-        compactor._fit_disk()
+    assert not compactor.takes(total // 2 + 1)  # it looks again
+    compactor.begun(set())
     assert caplog.text.count("the disk of") == 1
     assert f"bytes of the budget of {budget:,}: older records become coarser" in caplog.text
-    monkeypatch.undo()
-    compactor._fit_disk()
-    assert compactor.total_bytes == budget or disk.f_bavail * disk.f_frsize < 2 * budget
-    monkeypatch.setattr(os, "statvfs", small)
+    compactor.begun(set())
+    assert compactor.total_bytes == budget
     (tmp_path / below).mkdir(parents=True, exist_ok=True)
     (tmp_path / below / summary_name()).write_bytes(bytes(80_000))
     compactor.begun(set())
@@ -333,19 +339,17 @@ def test_a_disk_smaller_than_the_budget_is_the_budget(
 
 
 def test_a_disk_that_does_not_know_its_size_is_no_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     unknown = os.statvfs_result((4096, 4096, 0, 0, 0, *os.statvfs(tmp_path)[5:]))
-    monkeypatch.setattr(os, "statvfs", lambda _: unknown)
-    compactor = Compactor(str(tmp_path), 0, 2 * LEAST_BYTES, None, Troubles())
-    assert compactor.total_bytes == 2 * LEAST_BYTES
 
     def refuse(_: Path) -> os.statvfs_result:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(os, "statvfs", refuse)
-    compactor._fit_disk()
-    assert compactor.total_bytes == 2 * LEAST_BYTES
+    for statvfs in (lambda _: unknown, refuse):
+        settings = CompactorSettings(statvfs=statvfs)
+        compactor = Compactor(str(tmp_path), 0, 2 * LEAST_BYTES, None, Troubles(), settings)
+        assert compactor.total_bytes == 2 * LEAST_BYTES
     assert caplog.text == ""
 
 
@@ -363,12 +367,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_run_longer_than_its_disk_keeps_its_whole_history(
-    small_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    small_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
     troubles = Troubles()
     rotation = Rotation(retention=Retention(64 * LEAST_BYTES))
-    writer = RunWriter(small_disk / "run", 0, rotation, troubles=troubles)
+    writer = RunWriter(small_disk / "run", 0, rotation, troubles=troubles, compactor=PATIENT)
     values = [scalar(f"metric_{number}", 0) for number in range(60)]
     last = 2000
     with contextlib.closing(writer):
@@ -408,25 +411,16 @@ def test_a_record_is_not_refused_once_the_disk_has_room_again(small_disk: Path) 
     ids=["message", "long", "none", "no program"],
 )
 def test_a_failure_is_reported_and_the_old_files_stay(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    script: str | None,
-    text: str,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, script: str | None, text: str
 ) -> None:
-    program = tmp_path / "program"
-    if script is not None:
-        program.write_text(f"#!/bin/sh\n{script}\nexit 1\n")
-        program.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr(module, "_POLL_SECS", 0.001)
+    python = "/no/program" if script is None else program(tmp_path, f"{script}\nexit 1")
     data = tmp_path / "data"
     data.mkdir()
     for stamp in (10, 20):
         path = data / summary_name(stamp)
         write_payloads(path, b"x" * LEAST_BYTES)
     troubles = Troubles()
-    compactor = Compactor(str(data), 0, LEAST_BYTES, None, troubles)
+    compactor = Compactor(str(data), 0, LEAST_BYTES, None, troubles, CompactorSettings(python))
     before = sorted(os.listdir(data))
     compactor.begun({10, 20})
     compactor.close()
@@ -436,50 +430,52 @@ def test_a_failure_is_reported_and_the_old_files_stay(
 
 
 @pytest.mark.parametrize(("nbytes", "most"), [(0, 1_007_616), (300_000, 740_384)])
+@pytest.mark.parametrize("more", [0, 1])
 def test_there_is_room_for_a_record_and_for_the_file_that_is_compacted(
-    tmp_path: Path, nbytes: int, most: int
+    tmp_path: Path, nbytes: int, most: int, more: int
 ) -> None:
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, Troubles())
-    for size, has_room in ((most, True), (most + 1, False)):
-        (tmp_path / summary_name()).write_bytes(bytes(size))
-        assert compactor._has_room(nbytes) == has_room
+    troubles = Troubles()
+    settings = CompactorSettings(program(tmp_path, ""), room_secs=0.0)
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
+    (tmp_path / summary_name()).write_bytes(bytes(most + more))
+    compactor.begun(set(), nbytes)
+    compactor.close()
+    assert sum(troubles.counts.values()) == more
 
 
 @pytest.mark.parametrize("makes_room", [False, True])
 def test_a_process_that_hangs_is_waited_for_until_there_is_room_or_for_a_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, makes_room: bool
+    tmp_path: Path, *, makes_room: bool
 ) -> None:
     old = write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\n{f'rm {old}' if makes_room else ''}\nexec sleep 1000\n")
-    program.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr(module, "_ROOM_SECS", math.inf if makes_room else 0.1)
-    monkeypatch.setattr(module, "_END_SECS", 0.01)
+    python = program(tmp_path, f"{f'rm {old}' if makes_room else ''}\nexec sleep 1000")
+    settings = CompactorSettings(python, room_secs=math.inf if makes_room else 0.1, end_secs=0.01)
     troubles = Troubles()
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles)
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
     compactor.begun({10})
     compactor.close()
     assert troubles.counts == ({} if makes_room else {"retention": 1})
 
 
 def test_the_process_is_asked_to_end_also_while_another_one_has_its_input_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """As a process that the training has forked."""
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\nhead -c 1 > {tmp_path}/got\n")
-    program.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr(module, "_END_SECS", PATIENCE_SECS)
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, Troubles())
-    compactor._start(set(), 0)
-    assert compactor._process is not None
-    assert compactor._process.stdin is not None
-    other = os.dup(compactor._process.stdin.fileno())
-    compactor.close()
-    os.close(other)
-    assert (tmp_path / "got").read_bytes() == ENDED
+    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    python = program(tmp_path, f"head -c 1 > {tmp_path}/got")
+    settings = CompactorSettings(python, room_secs=0.0, end_secs=PATIENCE_SECS)
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, Troubles(), settings)
+    compactor.begun(set())
+    child = os.fork()
+    if child == 0:
+        time.sleep(1000)
+        os._exit(0)
+    try:
+        compactor.close()
+        assert (tmp_path / "got").read_bytes() == ENDED
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 LARGE = small_bytes(LEAST_BYTES) + 1
@@ -497,88 +493,69 @@ MUCH = begin_bytes(LEAST_BYTES) // 10
 def test_the_process_begins_with_many_files_or_many_bytes_of_its_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, nbytes: int, *, is_due: bool
 ) -> None:
-    program = tmp_path / "program"
-    script = f'#!/bin/sh\necho "$@" "$PYTHONPATH" "$OTHER" > {tmp_path}/words\n'
-    program.write_text(script)
     monkeypatch.setenv("OTHER", "kept")
     monkeypatch.setenv("PYTHONPATH", "the:others")
-    program.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(program))
+    python = program(tmp_path, f'echo "$@" "$PYTHONPATH" "$OTHER" > {tmp_path}/words')
     folder = tmp_path / "data"
     folder.mkdir()
     for stamp in range(count):
         (folder / summary_name(stamp)).write_bytes(b"x" * nbytes)
         (folder / summary_name(stamp).replace("_MS", "_lineage")).touch()
         (folder / summary_name(stamp, rank=1)).write_bytes(b"x" * LEAST_BYTES)
-    compactor = Compactor(str(folder), 0, LEAST_BYTES, "soft", Troubles())
+    settings = CompactorSettings(python, room_secs=0.0, end_secs=PATIENCE_SECS)
+    compactor = Compactor(str(folder), 0, LEAST_BYTES, "soft", Troubles(), settings)
     compactor.begun({3, 1, 10**9}, 1000)
-    process = compactor._process
-    assert (process is not None) == is_due
-    if process is not None:
-        process.wait(PATIENCE_SECS)
+    compactor.close()
+    assert (tmp_path / "words").exists() == is_due
+    if is_due:
         words = (tmp_path / "words").read_text().split()
         total = str(LEAST_BYTES - 1000)  # a large record gets its room
         assert words == [
             *("-m", "rec_summary.compaction", str(folder), "0", total, "0.01", "soft", "1", "3"),
             *(f"{Path(rec_summary.__file__).parents[1]}:the:others", "kept"),
         ]
-    compactor.close()
-
-
-def test_a_file_that_is_removed_while_sizes_are_read_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for stamp in (1, 2):
-        (tmp_path / summary_name(stamp)).write_bytes(b"x" * stamp)
-    entries = sorted(os.scandir(tmp_path), key=lambda entry: entry.name)
-    (tmp_path / summary_name(1)).unlink()
-    monkeypatch.setattr(os, "scandir", lambda _: contextlib.nullcontext(entries))
-    assert rank_bytes(str(tmp_path), 0) == 2
 
 
 @pytest.mark.parametrize(
-    ("program", "failures"), [("read x; echo failed >&2; exit 1", 1), ("exec sleep 1000", 0)]
+    ("script", "failures"),
+    [("head -c 1 > /dev/null; echo failed >&2; exit 1", 1), ("exec sleep 1000", 0)],
 )
 def test_a_writer_that_ends_reports_a_failure_and_leaves_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, failures: int
+    tmp_path: Path, script: str, failures: int
 ) -> None:
-    path = tmp_path / "program"
-    path.write_text(f"#!/bin/sh\n{program}\n")
-    path.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(path))
-    for seconds in ("_JOIN_SECS", "_END_SECS"):
-        monkeypatch.setattr(module, seconds, PATIENCE_SECS if failures else 0.01)
+    python = counting(tmp_path, f"echo $$ > {tmp_path}/pid\n{script}")
+    seconds = PATIENCE_SECS if failures else 0.01
+    settings = CompactorSettings(python, join_secs=seconds, end_secs=seconds)
     for stamp in range(MOST_SMALL + 2):
         write_payloads(tmp_path / "data" / summary_name(stamp))
     troubles = Troubles()
-    compactor = Compactor(str(tmp_path / "data"), 0, LEAST_BYTES, None, troubles)
+    compactor = Compactor(str(tmp_path / "data"), 0, LEAST_BYTES, None, troubles, settings)
     compactor.close()  # there is no process yet
     compactor.begun(set())
-    process = compactor._process
-    assert process is not None
-    assert os.getsid(process.pid) == process.pid  # Ctrl-C is for the training
+    process = int(eventually((tmp_path / "pid").read_text, despite=FileNotFoundError, until=bool))
+    assert os.getsid(process) == process  # Ctrl-C is for the training
     compactor.begun(set())
-    assert compactor._process is process  # one at a time
-    if failures:
-        monkeypatch.setattr(module, "HURRY", b"h\n")  # what the program reads
     compactor.close()
-    assert process.poll() is not None
+    assert starts_of(tmp_path) == 1  # one at a time
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
     assert troubles.counts == ({"retention": failures} if failures else {})
 
 
 def test_a_collector_that_ends_ends_the_process(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path, 0, Rotation(retention=Retention(LEAST_BYTES)))
+    python = program(tmp_path, f'echo $$ > {tmp_path}/pid\nexec {sys.executable} "$@"')
+    rotation = Rotation(retention=Retention(LEAST_BYTES))
+    settings = CompactorSettings(python)
+    writer = RunWriter(tmp_path / "run", 0, rotation, compactor=settings)
     values = [scalar(f"metric_{number}", 0) for number in range(60)]
-    compactor = writer._compactor
-    assert compactor is not None
     step = 0
-    while compactor._process is None:
+    while not (tmp_path / "pid").exists():
         step += 1
         writer.write(MessageRecord(event(step, *values)))
-    process = compactor._process
     writer.close()
-    assert process.poll() is not None
-    assert steps_of(tmp_path)[-1] == step
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert steps_of(tmp_path / "run")[-1] == step
 
 
 @pytest.mark.parametrize("sent", [b"", ENDED])
