@@ -78,7 +78,7 @@ def test_files_that_another_process_has_compacted_meanwhile_count_once(
     else:
         join()
         before = find_runs(records)[0].nbytes
-    done = _compact_run(BUDGET, False, False, (listed, None))
+    done = _compact_run(BUDGET, False, (listed, None))
     assert late or done.bytes_before == before
     check(records)
     [run] = find_runs(records)
