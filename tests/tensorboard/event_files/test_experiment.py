@@ -166,11 +166,13 @@ def test_cursors_that_other_programs_have_changed_are_read_again(tmp_path: Path)
     for name in ("a", "b"):
         record(records / name, "loss", AUC, **{name: 1})
     export_tensorboard(records, logs)
-    with LogDir(str(logs)) as logdir:
-        experiment = ExperimentFile(logdir)
+    logdir = LogDir(str(logs))
+    experiment = ExperimentFile(logdir)
+    with logdir:
         experiment.update()
-        record(records / "a", "loss", AUC, depth=3)
-        export_tensorboard(records, logs)
+    record(records / "a", "loss", AUC, depth=3)
+    export_tensorboard(records, logs)
+    with logdir:
         shutil.rmtree(logs / ".hparams")
         (logs / "b" / CURSOR_NAME).write_text("no cursor")
         experiment.update()
@@ -192,8 +194,8 @@ def test_a_running_tensorboard_shows_a_new_description(tmp_path: Path, load_fast
         for run, tags, expected in (("a", ("loss",), ["loss"]), ("b", ("loss", AUC), FEW)):
             record(records / run, *tags)
             with Follower(records, logs) as follower:
-                pass  # it describes all runs when it ends
-            eventually(metrics, expected.__eq__)
+                eventually(lambda following=follower: following.reported)
+            eventually(metrics, expected.__eq__)  # all runs were described at its end
             assert follower.report is not None
             assert follower.report.runs == [run]
     assert described(logs) is not None
