@@ -6,10 +6,10 @@ import contextlib
 import getpass
 import os
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
+from rec_summary.cli import terminal
 from rec_summary.cli.command import one_run
 from rec_summary.errors import (
     ArgumentError,
@@ -105,13 +105,12 @@ def _check_user(run: Run) -> os.stat_result:
     return owner
 
 
-def request_to(run: Run, state: RunState, complain: Callable[[str], None], **what: Any) -> Request:
+def request_to(run: Run, state: RunState, **what: Any) -> Request:
     """Returns a request to a training, at the same step on all ranks.
 
     Args:
         run: The run.
         state: The state of the training.
-        complain: Takes what is not certain about the request.
         what: What it asks for.
 
     Raises:
@@ -136,7 +135,8 @@ def request_to(run: Run, state: RunState, complain: Callable[[str], None], **wha
             # The next step is the first one that ends later; one more, as steps differ.
             at_step = 2 + max(position.step_at(end) for position in known_positions.values())
         if missing:
-            complain(
+            terminal.complain(
+                "control",
                 f"the step of rank {', '.join(map(str, missing))} is not known yet: "
                 "ranks may apply the request at different steps",
             )

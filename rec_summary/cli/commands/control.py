@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
 import re
@@ -35,7 +34,6 @@ Examples:
 Exit codes: 0 all ranks have done it, or with --wait 0 it was asked for; 1 a
 rank has refused it, or has not answered; 2 a mistake in the arguments.
 """
-_complain: Final = functools.partial(terminal.complain, "control")
 _SPAN: Final = re.compile(r"([1-9]\d{0,14})\s*steps?", re.ASCII)
 
 
@@ -202,7 +200,7 @@ def _asked(
     from rec_summary.cli.requests import STOP_MARGIN_SECS, answers_to, request_to, training_of
 
     state = training_of(run, recorded)
-    request = request_to(run, state, _complain, **what)
+    request = request_to(run, state, **what)
     if wait and "stop" in request.actions and state.rank_size > 1:
         wait += STOP_MARGIN_SECS
     return request, answers_to(run, state, request, wait), range(max(state.rank_size, 1))
@@ -226,7 +224,7 @@ def _print_answers(request: Request, answers: Answers, ranks: Collection[int], w
         terminal.say("Asked for. The training applies it at a step; --show says whether it has.")
     steps = {step for step, _ in answers.values()}
     if len(steps) > 1:
-        _complain("the ranks applied it at different steps")
+        terminal.complain("control", "the ranks applied it at different steps")
     if silent and wait:
         who = f"rank {', '.join(silent)}" if len(ranks) > 1 else "the training"
         raise click.ClickException(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered, rows_of
 from rec_summary.series.discovery.run_poller import RunPoller
+from rec_summary.series.limits import MOST_SERIES
 from rec_summary.series.lineage import lineage_of
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords, newest_part
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
@@ -22,8 +22,6 @@ from rec_summary.series.report import Report
 from rec_summary.series.runs.values import RankScalars
 from rec_summary.series.runs.writers import Writers
 from rec_summary.series.text import valid
-
-_MOST_SERIES: Final = 100_000
 
 
 class Tail:
@@ -156,7 +154,7 @@ class Tail:
         for tag, values in by_tag(columns):
             key = (*run, tag)
             series = self.series.get(key)
-            if series is None and len(self.series) >= _MOST_SERIES:
+            if series is None and len(self.series) >= MOST_SERIES:
                 self.ignored += len(values.codes)
                 ignored.append(int(values.codes[0]))
                 continue

@@ -54,7 +54,7 @@ def test_the_last_values_in_json(source: Path) -> None:
 def test_values_of_too_many_series_are_counted(source: Path) -> None:
     code = (
         "import sys, rec_summary.cli, rec_summary.series.overview.tail as tail; "
-        "tail._MOST_SERIES = 1; sys.exit(rec_summary.cli.main(sys.argv[1:]))"
+        "tail.MOST_SERIES = 1; sys.exit(rec_summary.cli.main(sys.argv[1:]))"
     )
     done = python(code, "tail", source, "--once", "--runs", "a")
     assert done.stdout == "a  loss  step 4  0.25\n"
