@@ -29,7 +29,7 @@ class Landscape:
             shape (checkpoints, 3); empty for a random plane.
         intervals: The numbers of these checkpoints, in `unit`.
         convergence: x, y and loss of the point that the plane goes through; None if unknown.
-        decomposition: The method that chose the plane: `PCA`, `Random` or `Hessian`.
+        decomposition: The method that chose the plane: `PCA` or `Random`; in 0.1 also `Hessian`.
         unit: `epoch` or `step`.
         step_per_epoch: The number of steps of an epoch; 0 if unknown.
         explained: The share of the variance of the path along each direction; empty if unknown.
@@ -37,7 +37,8 @@ class Landscape:
         samples: The number of samples of each loss; 0 if unknown.
         selection: The selection of the parameters that move; empty if unknown.
         moved: The number of values that move; 0 if unknown.
-        eigenvalues: The eigenvalues of the Hessian along each direction; empty for other planes.
+        eigenvalues: The eigenvalues of the Hessian along each direction, as 0.1 recorded them;
+            empty for other planes.
     """
 
     x: Floats

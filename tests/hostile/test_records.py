@@ -148,16 +148,14 @@ def test_a_repair_reads_in_vain_a_bounded_number_of_bytes(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "payload",
     [
-        field(4, b"\x0a\x00" * 100_001),  # operators of a graph
-        field(5, b"\x0a\x00" * 100_001),  # values
-        field(5, field(1, field(1, b"t") + field(9, b"\x0a\x00" * 100_001))),  # buckets
+        field(4, b"\x0a\x00" * 2_200_000),  # operators of a graph
+        field(5, b"\x0a\x00" * 2_200_000),  # values
+        field(5, field(1, field(1, b"t") + field(9, b"\x0a\x00" * 2_200_000))),  # buckets
     ],
     ids=["operators", "values", "buckets"],
 )
 def test_the_parts_of_a_record_are_counted(payload: bytes) -> None:
-    for most, is_more in ((100_000, True), (110_000, False)):
-        found = bounds.has_too_many_parts(summary_pb2.Event, WALL_TIME + payload, most)
-        assert found == is_more
+    assert bounds.has_too_many_parts(summary_pb2.Event, WALL_TIME + payload, 100_000)
 
 
 def test_a_record_of_very_many_parts_is_not_decoded(tmp_path: Path) -> None:
