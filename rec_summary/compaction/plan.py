@@ -2,13 +2,15 @@
 
 At first, records are of tier 0: all stay. Those of tier 1, 2, 3, … are in buckets of 10, 100,
 1,000, … steps. While the files are beyond their budget, the oldest records of one tier go to the
-next tier: complete ones as long as they take more than half of the budget, and then those of the
-coarser tier that takes the most. So the records are the coarser the older they are.
+next tier: complete ones as long as they take more than half of the budget, and then those of a
+coarser tier, each of which may take twice as much as the one before. So the records are the
+coarser the older they are.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -24,8 +26,6 @@ from rec_summary.records.writing.retention import (
 )
 
 MOST_TIER: Final = 9
-_RAISED: Final = 4  # full files become coarser at a time
-_JOINED: Final = 2  # full files are joined at most, or one of small files
 
 
 class Segment(NamedTuple):
@@ -82,12 +82,12 @@ def next_group(
     if present > begin_bytes(total_bytes):
         tier = next_tier(((each.tier, each.nbytes) for each in segments), total_bytes, full)
         if tier is not None:
-            groups = (group for group in _neighbours(rows, _RAISED * full) if group[0].tier == tier)
+            # While the new file is written, there has to be room for it beside them.
+            groups = (group for group in _neighbours(rows, full) if group[0].tier == tier)
             return FileGroup(min(groups, key=lambda group: group[0].file.name.order), tier + 1)
     small = sum(each.nbytes <= small_bytes(total_bytes) for each in segments)
     if small > MOST_SMALL or len(segments) > MOST_FILES:
-        size = full if small > MOST_SMALL else _JOINED * full
-        most = max(_neighbours(rows, size), key=len)
+        most = max(_neighbours(rows, full), key=len)
         if len(most) > 1:
             return FileGroup(most, most[0].tier)
     return None
@@ -101,14 +101,14 @@ def next_tier(parts: Iterable[tuple[int, int]], total_bytes: int, least: int = 0
         total_bytes: The budget.
         least: Tiers that do not take more bytes stay as they are.
     """
-    taken = [0] * MOST_TIER
+    taken = Counter[int]()
     for tier, nbytes in parts:
-        if tier < MOST_TIER:
-            taken[tier] += nbytes
-    complete, coarser = taken[0], max(taken[1:])
-    if complete > least and (2 * complete > total_bytes or coarser <= least):
+        taken[tier] += nbytes
+    raised = {tier for tier, nbytes in taken.items() if nbytes > least and tier < MOST_TIER}
+    coarser = raised - {0}
+    if 0 in raised and (2 * taken[0] > total_bytes or not coarser):
         return 0
-    return taken.index(coarser, 1) if coarser > least else None
+    return max(coarser, key=lambda tier: taken[tier] / 2**tier, default=None)
 
 
 def tiers_within(sizes: Sequence[Sequence[int]], total_bytes: int) -> list[int]:

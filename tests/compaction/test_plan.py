@@ -53,34 +53,36 @@ def chosen(group: FileGroup | None) -> tuple[list[int], int]:
 def test_the_oldest_complete_files_become_coarser_where_there_is_no_room() -> None:
     segments = row(*[FULL] * 28)
     assert next_group([segments], TOTAL, MUCH - 1) is None
-    assert chosen(next_group([segments], TOTAL, MUCH)) == ([0, 1, 2, 3], 1)
+    assert chosen(next_group([segments], TOTAL, MUCH)) == ([0], 1)
+    thirds = row(*[FULL // 3] * 84)
+    assert chosen(next_group([thirds], TOTAL, MUCH)) == ([0, 1, 2], 1)
     large = row(*[3 * FULL] * 9)
     assert chosen(next_group([large], TOTAL, MUCH)) == ([0], 1)
 
 
 def test_half_of_the_budget_stays_complete() -> None:
-    tiers = [2, 2, 2, 2, 1, 1, 1, *[0] * 16]
-    assert chosen(next_group([row(*[FULL] * 23, tiers=tiers)], TOTAL, MUCH)) == ([0, 1, 2, 3], 3)
+    tiers = [2, 2, 2, 1, 1, *[0] * 16]
+    assert chosen(next_group([row(*[FULL] * 21, tiers=tiers)], TOTAL, MUCH)) == ([3], 2)
     tiers.append(0)
-    group = next_group([row(*[FULL] * 24, tiers=tiers)], TOTAL, MUCH)
-    assert chosen(group) == ([7, 8, 9, 10], 1)
+    assert chosen(next_group([row(*[FULL] * 22, tiers=tiers)], TOTAL, MUCH)) == ([5], 1)
 
 
-def test_of_coarser_tiers_the_one_that_takes_the_most_gives_room() -> None:
-    tiers = [3, 2, 2, 1, 1, 1, 0]
-    assert chosen(next_group([row(*[FULL] * 7, tiers=tiers)], TOTAL, MUCH)) == ([3, 4, 5], 2)
+@pytest.mark.parametrize(("tiers", "oldest"), [([2] * 3 + [1] * 2, 3), ([2] * 5 + [1] * 2, 0)])
+def test_a_coarser_tier_may_take_twice_as_much(tiers: list[int], oldest: int) -> None:
+    group = next_group([row(*[FULL] * len(tiers), tiers=tiers)], TOTAL, MUCH)
+    assert chosen(group) == ([oldest], tiers[oldest] + 1)
 
 
 def test_the_oldest_files_of_several_writers_come_first() -> None:
     rows = [row(*[FULL] * 9, first=100), row(*[FULL] * 9, first=50)]
-    assert chosen(next_group(rows, TOTAL, MUCH)) == ([50, 51, 52, 53], 1)
+    assert chosen(next_group(rows, TOTAL, MUCH)) == ([50], 1)
 
 
 def test_what_takes_no_more_than_a_file_stays() -> None:
     """Damaged files may take the budget: the others do not become nothing."""
     tiers = [4, 3, 2, 1, 0]
     assert next_group([row(*[FULL] * 5, tiers=tiers)], TOTAL, MUCH) is None
-    assert chosen(next_group([row(FULL, FULL)], TOTAL, MUCH)) == ([0, 1], 1)
+    assert chosen(next_group([row(FULL, FULL)], TOTAL, MUCH)) == ([0], 1)
     assert next_group([row(*[FULL] * 5, tiers=[MOST_TIER] * 5)], TOTAL, MUCH) is None
     assert next_group([], TOTAL, MUCH) is None
 
@@ -97,7 +99,7 @@ def test_more_than_a_number_of_small_files_are_joined() -> None:
 def test_more_than_a_number_of_files_are_joined() -> None:
     size = FULL // 2
     assert next_group([row(*[size] * MOST_FILES)], TOTAL, 0) is None
-    assert chosen(next_group([row(*[size] * (MOST_FILES + 1))], TOTAL, 0)) == ([0, 1, 2, 3], 0)
+    assert chosen(next_group([row(*[size] * (MOST_FILES + 1))], TOTAL, 0)) == ([0, 1], 0)
 
 
 def test_files_of_two_writers_never_become_one() -> None:

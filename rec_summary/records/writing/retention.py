@@ -27,7 +27,7 @@ from rec_summary.records.format.names import Kind, RecordName, parse_name, repla
 logger = logging.getLogger("rec_summary")
 
 LEAST_BYTES: Final = 1 << 20
-MOST_FILES: Final = 40
+MOST_FILES: Final = 64
 """More files of a writer are joined, whatever their size."""
 MOST_SMALL: Final = 16
 """More files that are small are joined: each start leaves one."""
