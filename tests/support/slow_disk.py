@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from typing import Any
 
-from rec_summary.records.writing import segment
-
-
-class _SlowOs:
-    """`os`, with a slow `write`."""
-
-    def __init__(self, seconds: float, moves: threading.Event) -> None:
-        self._seconds = seconds
-        self._moves = moves
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
-
-    def write(self, fd: int, data: Any) -> int:
-        time.sleep(self._seconds)
-        self._moves.wait()
-        return os.write(fd, data)
+from rec_summary.records.writing import run_writer
+from rec_summary.records.writing.segment import SegmentWriter
 
 
 def slow_down(seconds: float) -> threading.Event:
@@ -34,7 +17,17 @@ def slow_down(seconds: float) -> threading.Event:
     """
     moves = threading.Event()
     moves.set()
-    segment.os = _SlowOs(seconds, moves)  # type: ignore[assignment]
-    # A slow disk cannot be produced without the rights of root; nor does a segment buffer less.
-    segment._FLUSH_BYTES = 1  # type: ignore[misc]
+
+    class SlowSegment(SegmentWriter):
+        def write(self, payload: bytes) -> None:
+            super().write(payload)
+            self.flush()
+
+        def flush(self) -> None:
+            if self.has_pending:
+                time.sleep(seconds)
+                moves.wait()
+            super().flush()
+
+    run_writer.SegmentWriter = SlowSegment  # type: ignore[misc]
     return moves
