@@ -46,7 +46,7 @@ def test_runs_tags_steps_and_ranks_are_chosen(records: Path) -> None:
     is_same(compute(records, **chosen), records, **chosen)
 
 
-@pytest.mark.parametrize("package", ["dask", "dask.dataframe", "pyarrow"])
+@pytest.mark.parametrize("package", ["dask.dataframe", "pyarrow"])
 def test_a_package_that_is_missing_is_named(
     package: str, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ def write_lineage(directory: Path, *payloads: bytes) -> Path:
 
 def run(*arguments: Any, memory: int = 3 << 30, seconds: float = PATIENCE_SECS) -> Any:
     """Runs the command with an address space of so many bytes."""
-    # Not by `preexec_fn`, which forks: a child of a process with threads of gRPC (Ray) can abort.
+    # Not by `preexec_fn`, which forks: a child of a process with threads of gRPC can abort.
     return subprocess.run(
         ["prlimit", f"--as={memory}", *MAIN, *map(str, arguments)],
         capture_output=True,
