@@ -153,7 +153,7 @@ def _check_combination(given: Mapping[str, Any]) -> None:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} cannot be combined with {what}")
     destination = given["destination"]
-    # Spark and Dask name directories of Parquet files like that.
+    # Dask and Spark name directories of Parquet files like that.
     of_files = (".csv", ".jsonl") if form == "parquet" else (".csv", ".jsonl", ".parquet")
     if destination.endswith(of_files) and not os.path.isdir(destination):
         expected = "a directory; with --format csv, jsonl or parquet, it gets a file for each table"
