@@ -70,6 +70,7 @@ def main() -> None:
             ids={"embedding": looked_up},  # of all columns: a table is counted as a whole
             features={"item": "item", "age_group": ("context", 0)},  # a column's own ids
             report_steps=100,
+            detail=True,  # all metrics of the table
         ),
         custom_lineage_data={"model": "factorisation machine", "data": options.data},
     )

@@ -15,7 +15,7 @@ EXAMPLES = """\b
 Examples:
   rec-summary landscape records/run-1 --model my_model:landscape
   rec-summary landscape records/run-1 --model my_model:landscape --size 60
-  rec-summary landscape records/run-1 --model my_model:landscape --engine dask://10.9.8.1:8786
+  rec-summary landscape records/run-1 --model my_model:landscape --engine dask
 """
 
 
