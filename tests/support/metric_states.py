@@ -103,9 +103,8 @@ _CATEGORIES: Arrays = {
 _USERS: Arrays = {
     "cells": _int(2048),
     "per_user": _int(64),
-    "seed": _int(3),
-    "limit": _int(1 << 50),
     "refused": _ints(0, 1, 0, 0),
+    "limit": _int(1 << 50),
     "users": np.array([5, 5, 9], np.uint64),
     "codes": np.array([1, 1 << 40 | 1, 7], np.uint64),
     "negatives": np.array([3.0, 0.0, 1.0]),
@@ -262,9 +261,8 @@ STORED: dict[str, tuple[str, Arrays]] = {
         {
             "rows": _int(64),
             "per_list": _int(4),
-            "seed": _int(3),
-            "refused": _int(1),
             "at": _ints(1, 10),
+            "refused": _int(1),
             "limit": np.array(1 << 60, np.uint64),
             "lists": np.array([5, 5, 9], np.uint64),
             "scores": np.array([2.5, -1.0, 1e300]),

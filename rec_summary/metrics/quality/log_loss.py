@@ -177,11 +177,10 @@ class LogLoss(Scalable):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> LogLoss:
-        state = cls()
         for squares, of_ones in _OF_ONES.items():
             if of_ones in arrays:
                 arrays.setdefault(squares, arrays[of_ones])
-        state._take_contents(arrays)
+        state = super()._restored(arrays)
         sums = [getattr(state, name).value() for name in cls._parts]
         losses, weight, clicks, scores, squared, click_squares = sums
         least = min(losses, scores, clicks, click_squares)
