@@ -13,7 +13,7 @@ from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hashed, mix
-from rec_summary.metrics.state import MOST_WEIGHT, State, Stored, on_weight_grid
+from rec_summary.metrics.state import MOST_WEIGHT, State, on_weight_grid
 
 _SMOOTHING: Final = 0.5  # added to each count: the prior of Jeffreys
 _MOST_BUCKETS: Final = 2**20
@@ -146,14 +146,6 @@ class Distribution(State):
     def empty(self) -> Distribution:
         """Returns a distribution with the same bins and no values."""
         return Distribution(self.edges, self.buckets, self.categories)
-
-    @classmethod
-    def _restored(cls, arrays: Stored) -> Distribution:
-        edges = arrays.take("edges", np.float64, (None,))
-        buckets = arrays.integer("buckets", 0, _MOST_BUCKETS)
-        new = cls(edges, buckets, arrays.take("categories", np.int64, (None,)))
-        new._take_contents(arrays)
-        return new
 
 
 def categories_of(values: Array, buckets: int) -> Distribution:

@@ -226,7 +226,7 @@ class ReferenceBuilder(State):
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, the names of the columns, their values, and the weights."""
         arrays: dict[str, Array] = {
-            "settings": np.array([self._examples, _BINS, _BUCKETS, self._have], np.int64),
+            "settings": np.array([self._examples, self._have], np.int64),
             "columns": np.array(list(self._columns), np.str_),
             "weights": np.concatenate([np.zeros(0), *self._weights]),
         }
@@ -236,8 +236,7 @@ class ReferenceBuilder(State):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ReferenceBuilder:
-        examples, bins, buckets, have = arrays.sums("settings", np.int64, (4,)).tolist()
-        check_same("The numbers of bins and of buckets", (_BINS, _BUCKETS), (bins, buckets))
+        examples, have = arrays.sums("settings", np.int64, (2,)).tolist()
         new = cls(examples)
         new._have = have
         weights = arrays.take("weights", np.float64, (None,), finite=False)

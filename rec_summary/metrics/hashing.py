@@ -1,8 +1,8 @@
 """Hashes of integers, the same on every machine, in every run and in every version of numpy.
 
-SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014). The seed
-is mixed in in two ways, and stored states depend on both: sketches and samples of rows on `mix`,
-samples of users on `mix_ids`.
+SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014). There
+are two hashes, and stored states depend on both: sketches and samples of rows on `mix`, samples
+of users on `mix_ids`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def mix(numbers: Array, seed: int = 0) -> Hashes:
     return _finalise(bits)
 
 
-def mix_ids(ids: Array, seed: int = 0) -> Hashes:
-    """Returns bits as `mix` does, by another hash: the seed is combined by exclusive or."""
+def mix_ids(ids: Array) -> Hashes:
+    """Returns bits as `mix` does, by another hash: its step is combined by exclusive or."""
     bits = ids.astype(np.uint64)
-    bits ^= np.uint64((seed + 1) * _STEP & _MASK)
+    bits ^= np.uint64(_STEP)
     return _finalise(bits)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from rec_summary.arrays import Array
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import State, Stored, check_same
+from rec_summary.metrics.state import State, Stored
 from rec_summary.metrics.tags import quantile_tags
 
 _QUANTILES: Final = (0.5, 0.9, 0.99)
@@ -95,18 +95,11 @@ class LogHistogram(State):
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, the counts and the extremes."""
-        return {
-            "settings": np.array([self.low, self.high, _ACCURACY]),
-            "counts": self.counts.copy(),
-            "extremes": np.array([self.least, self.largest]),
-        }
+        return {**super().arrays(), "extremes": np.array([self.least, self.largest])}
 
     @classmethod
     def _restored(cls, arrays: Stored) -> LogHistogram:
-        low, high, accuracy = arrays.take("settings", np.float64, (3,)).tolist()
-        check_same("The accuracy", _ACCURACY, accuracy)
-        new = cls(low, high)
-        new._take_contents(arrays)
+        new = super()._restored(arrays)
         least, largest = arrays.take("extremes", np.float64, (2,), finite=False).tolist()
         if not (least <= largest if new.count else (least, largest) == (math.inf, -math.inf)):
             what = "The array 'extremes' of a state"

@@ -33,9 +33,9 @@ class State:
     """A mergeable state, described by the names of its attributes.
 
     A subclass names its settings, its sums and its parts. Settings must be equal in states that
-    are merged. Sums (ints and arrays of numbers of at least 0) are added. A part is a state, or
-    states by key. An attribute is stored under its name without the leading underscore. A subclass
-    with other contents extends the methods.
+    are merged, and are the arguments of a restored state. Sums (ints and arrays of numbers of at
+    least 0) are added. A part is a state, or states by key. An attribute is stored under its name
+    without the leading underscore. A subclass with other contents extends the methods.
     """
 
     _settings: ClassVar[tuple[str, ...]] = ()
@@ -111,8 +111,13 @@ class State:
 
     @classmethod
     def _restored(cls, arrays: Stored) -> Self:
-        """Returns the state of stored arrays; its settings are ints."""
-        state = cls(*(arrays.integer(name.lstrip("_")) for name in cls._settings))
+        """Returns the state of stored arrays; the class checks its settings."""
+        settings = {name: arrays.setting(name) for name in (n.lstrip("_") for n in cls._settings)}
+        try:
+            state = cls(**settings)
+        except TypeError as error:
+            expected = "those of a stored state"
+            raise ValueError(three_part("The settings of a state", settings, expected)) from error
         state._take_contents(arrays)
         return state
 
@@ -313,6 +318,17 @@ def to_array(value: Any) -> Array:
 class Stored(dict[str, Array]):
     """The stored arrays of a state; what they give is checked."""
 
+    def setting(self, name: str) -> Any:
+        """Returns a number or a list of numbers, which the class of the state checks.
+
+        Raises:
+            ValueError: The array is missing, or has anything but finite numbers.
+        """
+        array = self._named(name)
+        if array.dtype.kind not in "if" or not np.isfinite(array).all():
+            raise ValueError(three_part(f"The array {name!r} of a state", array, "finite numbers"))
+        return array.tolist()
+
     def take(
         self,
         name: str,
@@ -332,9 +348,7 @@ class Stored(dict[str, Array]):
         Raises:
             ValueError: The array is missing, has another dtype or shape, or is not finite.
         """
-        if name not in self:
-            raise ValueError(three_part("The arrays of a state", sorted(self), f"{name!r} in them"))
-        array = np.asarray(self[name])
+        array = self._named(name)
         wanted = np.dtype(dtype)
         what = f"The array {name!r} of a state"
         same_type = array.dtype == wanted or array.dtype.kind == wanted.kind == "U"
@@ -386,6 +400,11 @@ class Stored(dict[str, Array]):
         return Stored(
             {key[len(start) :]: array for key, array in self.items() if key.startswith(start)}
         )
+
+    def _named(self, name: str) -> Array:
+        if name not in self:
+            raise ValueError(three_part("The arrays of a state", sorted(self), f"{name!r} in them"))
+        return np.asarray(self[name])
 
 
 def optional_array(value: int | None) -> Array:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rec_summary.arrays import Array
 from rec_summary.errors import three_part
 from rec_summary.metrics.log_histogram import LogHistogram
-from rec_summary.metrics.state import State, Stored, nested
+from rec_summary.metrics.state import State, Stored
 
 _NANO: Final = 1_000_000_000
 # Bounds of the quantiles, in seconds: a microsecond to a day, a millisecond to thirty years.
@@ -97,24 +97,16 @@ class Throughput(State):
 
     def arrays(self) -> dict[str, Array]:
         """Returns both histograms, the sums, the first and last event time, and the latest step."""
-        return {
-            **nested("steps", self._steps.arrays()),
-            **nested("lags", self._lags.arrays()),
-            "sums": np.array([getattr(self, name) for name in self._sums], np.int64),
-            "events": np.array([self._first_event, self._last_event, self._now]),
-        }
+        events = np.array([self._first_event, self._last_event, self._now])
+        return {**super().arrays(), "events": events}
 
     @classmethod
     def _restored(cls, arrays: Stored) -> Throughput:
-        new = cls()
-        # Merging checks that the bounds of the histograms are the same.
-        new._steps.merge(LogHistogram.from_arrays(arrays.part("steps")))
-        new._lags.merge(LogHistogram.from_arrays(arrays.part("lags")))
-        sums = arrays.sums("sums", np.int64, (5,)).tolist()
-        new._samples, new._nanoseconds, new._waited, new._future, new._undated = sums
+        new = super()._restored(arrays)
+        cls().check_mergeable(new)  # the bounds of the histograms are the same
         if new._waited > new._nanoseconds or new._future > new._lags.count:
-            expected = "parts of at most the whole"
-            raise ValueError(three_part("The array 'sums' of a state", sums, expected))
+            parts = (new._waited, new._future)
+            raise ValueError(three_part("sums", parts, "parts of at most the whole"))
         events = arrays.take("events", np.float64, (3,), finite=False)
         first, last, now = events.tolist()
         dated = new._lags.count > 0

@@ -1,7 +1,6 @@
 """The format of stored states: a run must continue from files that other processes wrote.
 
-States are in records, too, which every later version reads: what is stored stays as it is, also
-where a setting has become a constant.
+States are in records, too, which every later version reads: what is stored stays as it is.
 """
 
 from __future__ import annotations
@@ -36,17 +35,6 @@ def test_every_array_of_a_stored_state_is_needed(stored):
     for name in arrays:
         with pytest.raises(ValueError, match="is invalid"):
             restore(kind, {key: array for key, array in arrays.items() if key != name})
-
-
-@pytest.mark.parametrize(
-    ("name", "place"), [("log histogram", 2), ("reference builder", 1), ("reference builder", 2)]
-)
-def test_a_state_with_another_value_of_what_is_constant_is_refused(name, place):
-    kind, arrays = STORED[name]
-    settings = arrays["settings"].copy()
-    settings[place] *= 2
-    with pytest.raises(ValueError, match="of a state to merge is invalid"):
-        restore(kind, arrays | {"settings": settings})
 
 
 def test_there_is_a_stored_state_of_every_kind():

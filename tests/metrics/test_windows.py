@@ -329,7 +329,6 @@ def test_mistakes_are_reported():
     for other in (
         LastExamples(LogLoss(), 200),
         LastExamples(LogLoss(), 100, 8),
-        LastExamples(LogLoss(1e-3), 100),
         LastExamples(RatingErrors(), 100),
     ):
         with pytest.raises(ValueError, match="of a state to merge"):
@@ -348,8 +347,6 @@ def test_mistakes_are_reported():
         ("pane_numbers", np.array([0, 2])),
         ("pane_numbers", np.array([5, 9])),
         ("pane5.refused", np.zeros(3)),
-        ("pane5.epsilon", np.array(1e-3)),
-        ("empty.epsilon", np.array(1e-3)),
     ],
 )
 def test_nonsense_is_refused(name, value):
@@ -358,6 +355,16 @@ def test_nonsense_is_refused(name, value):
     assert name in window.arrays()
     with pytest.raises(ValueError, match=r"is invalid\. Received"):
         LastExamples.from_arrays({**window.arrays(), name: value})
+
+
+@pytest.mark.parametrize("name", ["pane0.cells", "empty.cells"])
+def test_a_bucket_with_other_settings_is_refused(name):
+    window = LastExamples(ScoreOrder(64), 100, 4)
+    window.update(np.full(8, 0.5), np.ones(8))
+    with pytest.raises(ValueError, match="setting cells of a state to merge"):
+        LastExamples.from_arrays(window.arrays() | {name: np.array(128)})
+    with pytest.raises(ValueError, match="setting cells of a state to merge"):
+        window.merge(LastExamples(ScoreOrder(128), 100, 4))
 
 
 @pytest.mark.parametrize("window", [LastExamples(LogLoss(), 100, 4), Lifetime(LogLoss())])

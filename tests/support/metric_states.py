@@ -56,7 +56,6 @@ _ORDER: Arrays = {
     "positives": np.array([0.0, 2.0, 0.5]),
 }
 _LOSS: Arrays = {
-    "epsilon": np.array(1e-7),
     "refused": _ints(0, 3, 0, 0),
     **nested("losses", _exact(5)),
     **nested("weights", _exact(10)),
@@ -64,24 +63,26 @@ _LOSS: Arrays = {
     **nested("scores", _exact(3)),
 }
 _NO_LOSS: Arrays = {
-    "epsilon": np.array(1e-7),
     "refused": _ints(0, 0, 0, 0),
     **{
         f"{name}.units": np.zeros(1, np.uint8) for name in ("losses", "weights", "clicks", "scores")
     },
 }
 _HISTOGRAM: Arrays = {
-    "settings": np.array([1.0, 1.08, 0.01]),
+    "low": np.array(1.0),
+    "high": np.array(1.08),
     "counts": _ints(1, 0, 2, 0, 0, 1),
     "extremes": np.array([0.5, 3.0]),
 }
 _STEPS: Arrays = {
-    "settings": np.array([1e-6, 1e5, 0.01]),
+    "low": np.array(1e-6),
+    "high": np.array(1e5),
     "counts": _filled(1269, {700: 2}, np.int64),
     "extremes": np.array([1.0, 1.5]),
 }
 _LAGS: Arrays = {
-    "settings": np.array([1e-3, 1e9, 0.01]),
+    "low": np.array(1e-3),
+    "high": np.array(1e9),
     "counts": _filled(1384, {0: 1, 500: 1}, np.int64),
     "extremes": np.array([-2.0, 20.0]),
 }
@@ -102,9 +103,8 @@ _CATEGORIES: Arrays = {
 _USERS: Arrays = {
     "cells": _int(2048),
     "per_user": _int(64),
-    "seed": _int(3),
-    "limit": _int(1 << 50),
     "refused": _ints(0, 1, 0, 0),
+    "limit": _int(1 << 50),
     "users": np.array([5, 5, 9], np.uint64),
     "codes": np.array([1, 1 << 40 | 1, 7], np.uint64),
     "negatives": np.array([3.0, 0.0, 1.0]),
@@ -166,7 +166,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
     "reference builder": (
         "ReferenceBuilder",
         {
-            "settings": _ints(10, 10, 256, 2),
+            "settings": _ints(10, 2),
             "columns": np.array(["label", "country"]),
             "weights": np.array([1.0, 0.5]),
             "values.0": np.array([0, 1], np.float32),
@@ -176,9 +176,13 @@ STORED: dict[str, tuple[str, Arrays]] = {
     "throughput": (
         "Throughput",
         {
+            "samples": _int(64),
+            "nanoseconds": _int(2_500_000_000),
+            "waited": _int(1_000_000_000),
+            "future": _int(1),
+            "undated": _int(3),
             **nested("steps", _STEPS),
             **nested("lags", _LAGS),
-            "sums": _ints(64, 2_500_000_000, 1_000_000_000, 1, 3),
             "events": np.array([100.0, 122.0, 150.0]),
         },
     ),
@@ -186,7 +190,12 @@ STORED: dict[str, tuple[str, Arrays]] = {
     "score order": ("ScoreOrder", _ORDER),
     "click quality": (
         "ClickQuality",
-        {**nested("loss", _LOSS), **nested("order", _ORDER)},
+        {
+            "negative_rate": np.array(0.5),
+            "precisions": np.array([0.25, 0.5]),
+            **nested("loss", _LOSS),
+            **nested("order", _ORDER),
+        },
     ),
     "slices": (
         "Slices",
@@ -252,9 +261,8 @@ STORED: dict[str, tuple[str, Arrays]] = {
         {
             "rows": _int(64),
             "per_list": _int(4),
-            "seed": _int(3),
-            "refused": _int(1),
             "at": _ints(1, 10),
+            "refused": _int(1),
             "limit": np.array(1 << 60, np.uint64),
             "lists": np.array([5, 5, 9], np.uint64),
             "scores": np.array([2.5, -1.0, 1e300]),

@@ -18,6 +18,7 @@ from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import column, refusals
+from rec_summary.metrics.quality.log_loss import LEAST_SCORE
 from rec_summary.metrics.state import MOST_WEIGHT, Batch, Scalable, Stored, on_weight_grid
 
 MOST_K = 1000
@@ -32,7 +33,6 @@ REASONS = (
 )
 """The reasons to refuse an example; the first one that applies is counted."""
 
-_EPSILON = 1e-7  # as in LogLoss
 _TOLERANCE = 0.02  # of the sum of probabilities, which float16 and bfloat16 round
 
 
@@ -138,7 +138,7 @@ class ChoiceQuality(Scalable):
                 sums = scores.sum(axis=1, dtype=np.float64)
                 is_finite &= np.isfinite(sums)
                 is_distribution = (abs(sums - 1.0) <= _TOLERANCE) & (scores >= 0).all(axis=1)
-                losses = -np.log(np.clip(true.astype(np.float64), _EPSILON, 1.0))
+                losses = -np.log(np.clip(true.astype(np.float64), LEAST_SCORE, 1.0))
         is_weight = (weights >= 0) & (weights <= MOST_WEIGHT)
         refused = refusals(is_candidate, is_finite, is_distribution, is_weight).tolist()
         usable = is_candidate & is_finite & is_distribution & is_weight
@@ -189,9 +189,7 @@ class ChoiceQuality(Scalable):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ChoiceQuality:
-        at = arrays.take("at", np.int64, (None,)).tolist()
-        state = cls(arrays.integer("is_classes", 0, 1), at)
-        state._take_contents(arrays)
+        state = super()._restored(arrays)
         if state.ranks[0]:
             raise ValueError(three_part("ranks", state.ranks[0], "nothing at rank 0"))
         return state

@@ -16,20 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rec_summary.arrays import Array, Floats
-from rec_summary.checks import LARGEST, check_int
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix
 from rec_summary.metrics.lists.choices import check_places
 from rec_summary.metrics.quality.clicks import column, integer_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import starts_of
-from rec_summary.metrics.state import Batch, Stored, to_array
+from rec_summary.metrics.state import Batch, Stored
 
 _ALL = 1 << 64  # a limit above every hash
 _LARGEST = 1e150  # of a score and of a label
 _TOO_LONG = 1e300  # the score of the one row of a list that is too long
 _COLUMNS = ("scores", "labels")
-_NUMBERS = ("rows", "per_list", "seed", "refused")
 
 
 @dataclass(frozen=True)
@@ -75,19 +74,17 @@ class RankedLists(HashSample):
             of a list with equal scores and labels are one row.
         per_list: The maximum number of rows of a list. A list with more of them is left out, and
             counts as one row more than this.
-        seed: The seed of the hash. States to be merged have the same seed, hence the same lists.
         at: The numbers k of examples at the top of a list that its metrics are of.
         refused: The number of examples whose score or label is NaN, or above 1e150 in size.
     """
 
-    _settings = ("rows", "per_list", "seed", "at")
+    _settings = ("rows", "per_list", "at")
     _sums = ("refused",)
 
     def __init__(
         self,
         rows: int = 16_384,
         per_list: int = 1024,
-        seed: int = 0,
         at: Sequence[int] = (),
     ) -> None:
         """Starts empty.
@@ -95,7 +92,6 @@ class RankedLists(HashSample):
         Args:
             rows: At least twice `per_list`.
             per_list: At least 1.
-            seed: At least 0, below 2**63.
             at: As the attribute; up to `MOST_PLACES`, each from 1 to `MOST_K`.
 
         Raises:
@@ -103,7 +99,6 @@ class RankedLists(HashSample):
         """
         self.per_list = check_int("per_list", per_list)
         self.rows = check_int("rows", rows, 2 * self.per_list)
-        self.seed = check_int("seed", seed, 0, LARGEST)
         self.at = check_places(at)
         self.refused = 0
         none = np.zeros(0)
@@ -129,7 +124,7 @@ class RankedLists(HashSample):
         """Returns examples, as `update` describes them, for `count`."""
         scored = column("scores", scores).astype(np.float64)
         judged = column("labels", labels, scored.size).astype(np.float64)
-        hashes = mix(integer_ids("lists", lists, scored.size), self.seed)
+        hashes = mix(integer_ids("lists", lists, scored.size))
         usable = (np.abs(scored) <= _LARGEST) & (np.abs(judged) <= _LARGEST)
         # + 0.0 turns -0.0 into 0.0, which is equal.
         return ListRows(hashes, scored + 0.0, judged + 0.0, usable.astype(np.float64))
@@ -158,18 +153,14 @@ class RankedLists(HashSample):
         """Returns the settings, ``limit`` (0 if it is above all), ``refused``, and the rows."""
         self._compact()
         return {
-            **{name: to_array(getattr(self, name)) for name in _NUMBERS},
-            "at": self.at.copy(),
+            **super().arrays(),
             "limit": np.array(self._limit % _ALL, np.uint64),
             **vars(self._sample.copy()),
         }
 
     @classmethod
     def _restored(cls, arrays: Stored) -> RankedLists:
-        at = arrays.take("at", np.int64, (None,)).tolist()
-        rows, per_list, seed = (arrays.integer(name) for name in cls._settings[:3])
-        state = cls(rows, per_list, seed, at)
-        state._take_contents(arrays)
+        state = super()._restored(arrays)
         state._limit = int(arrays.take("limit", np.uint64)) or _ALL
         lists = arrays.take("lists", np.uint64, (None,))
         scores, labels = (arrays.take(name, np.float64, lists.shape) for name in _COLUMNS)

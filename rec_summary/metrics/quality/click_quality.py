@@ -6,19 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
-from rec_summary.arrays import Array, Flags, Floats
+from rec_summary.arrays import Flags, Floats
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.clicks import Clicks, clean
 from rec_summary.metrics.quality.log_loss import LogLoss, loss_sums
 from rec_summary.metrics.quality.score_cells import Keys
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
-from rec_summary.metrics.state import Batch, Scalable, Stored
+from rec_summary.metrics.state import Batch, Scalable
 
 _CELLS: Final = 2  # of the order, for each bin
-_RATE: Final = "negative_rate"
-_PRECISIONS: Final = "precisions"
 
 
 class QualitySums(NamedTuple):
@@ -73,7 +69,7 @@ class ClickQuality(Scalable):
         precisions: The precisions of which there are thresholds, above 0 and at most 1.
     """
 
-    _settings = (_RATE, _PRECISIONS)
+    _settings = ("negative_rate", "precisions")
     _parts = ("loss", "order")
 
     def __init__(
@@ -121,22 +117,3 @@ class ClickQuality(Scalable):
         """Counts a part of a prepared batch."""
         self.loss.add(part.loss)
         self.order.count(part.order)
-
-    def arrays(self) -> dict[str, Array]:
-        """Returns the arrays of the parts, ``negative_rate`` if it is not 1, and ``precisions``."""
-        arrays = super().arrays()
-        if self.negative_rate == 1.0:
-            del arrays[_RATE]
-        if not self.precisions:
-            del arrays[_PRECISIONS]
-        return arrays
-
-    @classmethod
-    def _restored(cls, arrays: Stored) -> ClickQuality:
-        rate = float(arrays.take(_RATE, np.float64)) if _RATE in arrays else 1.0
-        precisions = (
-            arrays.take(_PRECISIONS, np.float64, (None,)).tolist() if _PRECISIONS in arrays else ()
-        )
-        state = cls(negative_rate=rate, precisions=precisions)
-        state._take_contents(arrays)
-        return state

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from rec_summary.arrays import Array, Floats
-from rec_summary.checks import LARGEST, check_int
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix_ids
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, integer_ids
@@ -104,27 +104,24 @@ class UserScores(HashSample):
         cells: The maximum number of cells, of 32 bytes each; twice that between updates.
         per_user: The maximum number of cells of a user, each one score. Beyond that a user's cells
             are larger ones, and count as so many.
-        seed: The seed of the hash. States to be merged have the same seed, hence the same users.
         refused: The number of refused examples by reason, in the order of `clicks.REASONS`.
     """
 
-    _settings = ("cells", "per_user", "seed")
+    _settings = ("cells", "per_user")
     _sums = ("refused",)
 
-    def __init__(self, cells: int = 65_536, per_user: int = 256, seed: int = 0) -> None:
+    def __init__(self, cells: int = 65_536, per_user: int = 256) -> None:
         """Starts empty.
 
         Args:
             cells: At least twice `per_user`.
             per_user: At least 16.
-            seed: At least 0, below 2**63.
 
         Raises:
             TypeError, ValueError: An argument is anything else.
         """
         self.per_user = check_int("per_user", per_user, 16)
         self.cells = check_int("cells", cells, 2 * self.per_user)
-        self.seed = check_int("seed", seed, 0, LARGEST)
         self.refused = np.zeros(len(REASONS), np.int64)
         # By rising user and code, which are all different.
         none = UserBatch(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0))
@@ -163,7 +160,7 @@ class UserScores(HashSample):
         weights = np.ones(len(ids)) if batch.weights is None else batch.weights
         clicks = weights * batch.labels
         codes = keys_of(batch.exact) << ONE | ONE
-        return UserBatch(mix_ids(ids, self.seed) >> _SHIFT, codes, weights - clicks, clicks)
+        return UserBatch(mix_ids(ids) >> _SHIFT, codes, weights - clicks, clicks)
 
     def _compact(self) -> None:
         """Sorts the pending examples into the cells and drops the users that do not fit.
@@ -219,16 +216,14 @@ class UserScores(HashSample):
         """Returns the settings, ``limit``, ``refused``, and users, codes and weights of cells."""
         self._compact()
         return {
-            **{name: to_array(getattr(self, name)) for name in self._settings},
+            **super().arrays(),
             "limit": to_array(self._limit),
-            "refused": self.refused.copy(),
             **vars(self._sample.copy()),
         }
 
     @classmethod
     def _restored(cls, arrays: Stored) -> UserScores:
-        state = cls(*(arrays.integer(name) for name in cls._settings))
-        state._take_contents(arrays)
+        state = super()._restored(arrays)
         state._limit = arrays.integer("limit", 0, _ALL)
         users = arrays.take("users", np.uint64, (None,))
         codes = arrays.take("codes", np.uint64, users.shape)

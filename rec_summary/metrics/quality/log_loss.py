@@ -14,6 +14,9 @@ from rec_summary.metrics.exact_sum import ExactSum, units_of, units_of_whole
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean
 from rec_summary.metrics.state import Scalable, Stored
 
+LEAST_SCORE: Final = 1e-7
+"""Scores are clipped to this and 1 minus this, so that a wrong 0 or 1 has a finite loss."""
+
 # The arrays of the squared weights, and those that are equal to them if all weights are 1.
 _OF_ONES: Final = {"squares.units": "weights.units", "click_squares.units": "clicks.units"}
 
@@ -52,27 +55,14 @@ class LogLoss(Scalable):
     """Sums of the log loss, the weights, the clicks and the scores; exact in any order and split.
 
     Attributes:
-        epsilon: Scores are clipped to [epsilon, 1 - epsilon], so that one wrong score of 0 or 1
-            does not make the loss infinite.
         refused: The number of refused examples by reason, in the order of `clicks.REASONS`.
     """
 
-    _settings = ("epsilon",)
     _sums = ("refused",)
     _parts = ("_losses", "_weights", "_clicks", "_scores", "_squares", "_click_squares")  # as sums
 
-    def __init__(self, epsilon: float = 1e-7) -> None:
-        """Starts empty.
-
-        Args:
-            epsilon: Above 0, at most 0.1.
-
-        Raises:
-            ValueError: It is anything else.
-        """
-        if not 0 < epsilon <= 0.1:
-            raise ValueError(three_part("epsilon", epsilon, "a number above 0, at most 0.1"))
-        self.epsilon = float(epsilon)
+    def __init__(self) -> None:
+        """Starts empty."""
         self.refused = np.zeros(len(REASONS), np.int64)
         self._losses, self._weights = ExactSum(), ExactSum()
         self._clicks, self._scores = ExactSum(), ExactSum()
@@ -99,8 +89,8 @@ class LogLoss(Scalable):
         losses: Floats = (~batch.labels).astype(np.float64)
         losses -= batch.scores
         np.abs(losses, out=losses)
-        np.maximum(losses, self.epsilon, out=losses)
-        np.minimum(losses, 1.0 - self.epsilon, out=losses)
+        np.maximum(losses, LEAST_SCORE, out=losses)
+        np.minimum(losses, 1.0 - LEAST_SCORE, out=losses)
         np.log(losses, out=losses)
         np.negative(losses, out=losses)
         if batch.weights is None:
@@ -109,7 +99,7 @@ class LogLoss(Scalable):
         return losses, batch.scores * batch.weights
 
     def add(self, sums: Sequence[int]) -> None:
-        """Adds sums over examples, of a state with the same `epsilon`."""
+        """Adds sums over examples, in the order of the parts."""
         for name, units in zip(self._parts, sums, strict=True):
             getattr(self, name).add_units(units)
 
@@ -178,7 +168,7 @@ class LogLoss(Scalable):
         self._click_squares.scale(factor)
 
     def arrays(self) -> dict[str, Array]:
-        """Returns the setting and the sums; of squared weights only if they are not all 1."""
+        """Returns the sums; of squared weights only if they are not all 1."""
         arrays = super().arrays()
         for squares, of_ones in _OF_ONES.items():
             if np.array_equal(arrays[squares], arrays[of_ones]):
@@ -187,11 +177,10 @@ class LogLoss(Scalable):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> LogLoss:
-        state = cls(float(arrays.take("epsilon", np.float64)))
         for squares, of_ones in _OF_ONES.items():
             if of_ones in arrays:
                 arrays.setdefault(squares, arrays[of_ones])
-        state._take_contents(arrays)
+        state = super()._restored(arrays)
         sums = [getattr(state, name).value() for name in cls._parts]
         losses, weight, clicks, scores, squared, click_squares = sums
         least = min(losses, scores, clicks, click_squares)

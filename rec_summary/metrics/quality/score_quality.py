@@ -8,16 +8,15 @@ without a value, such as the calibration of a batch without clicks, is NaN.
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rec_summary.arrays import Floats
+from rec_summary.metrics.quality.log_loss import LEAST_SCORE
 from rec_summary.metrics.quality.score_order import ScoreOrder
 
 DEFAULT_THRESHOLDS = 129
-LEAST_SCORE: Final = 1e-7
-"""As in `LogLoss`."""
 
 
 class PrCurve(NamedTuple):

@@ -87,16 +87,6 @@ class Slice:
         object.__setattr__(self, "metrics", check_elements("metrics", self.metrics, str, _METRICS))
         check_that(self.metrics, "metrics", self.metrics, _METRICS)
 
-    @property
-    def settings(self) -> list[Any]:
-        """The settings of the states."""
-        names = sorted(self.names.items())
-        missing = None if self.missing is None else str(self.missing)
-        settings: list[Any] = [self.edges, self.new, names, missing, self.shown, self.most]
-        if self.metrics != OF_SLICES:
-            settings += [self.metrics, False]  # False as in stored states: an option that is gone
-        return settings
-
 
 def check_slices(slices: Mapping[str, Any]) -> dict[str, Slice]:
     """Returns slices by name; places become a `Slice`.

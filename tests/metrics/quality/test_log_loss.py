@@ -82,11 +82,6 @@ def test_the_mean_score_alone_has_calibration_free_entropy_one():
     assert state.calibration_free_entropy() == pytest.approx(state.log_loss() / alone)
 
 
-def test_other_clipping_does_not_merge():
-    with pytest.raises(ValueError, match="epsilon of a state to merge"):
-        LogLoss().merge(LogLoss(1e-6))
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_of_parts_are_those_of_each_part_alone(weighted):
     random = np.random.default_rng(2)
@@ -101,13 +96,6 @@ def test_sums_of_parts_are_those_of_each_part_alone(weighted):
         for part in parts
     ]
     assert loss_sums(*columns, starts) == expected
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, 0.11, math.nan])
-def test_other_epsilons_are_refused(epsilon):
-    with pytest.raises(ValueError, match="epsilon is invalid"):
-        LogLoss(epsilon)
-    assert LogLoss(0.1).epsilon == 0.1
 
 
 @pytest.mark.parametrize("labels", [[], [0], [1]])

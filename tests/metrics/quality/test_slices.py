@@ -224,10 +224,11 @@ def test_a_state_is_independent_and_needs_all_its_arrays() -> None:
     assert_rejects_each_missing_array(ratings)
     with pytest.raises(ValueError, match="most"):
         ratings.merge(Slices(RatingErrors(), 3))
-    others = {"slice0.epsilon": np.array(1e-3), "other.epsilon": np.array(1e-3)}
-    for name, epsilon in others.items():
-        with pytest.raises(ValueError, match="setting epsilon of a state to merge"):
-            Slices.from_arrays({**counted(columns).arrays(), name: epsilon})
+    clicks = Slices(ClickQuality(64))
+    clicks.update(np.array(["a", "b"]), np.array([0.5, 0.25]), np.array([1, 0]))
+    for name in ("slice0.negative_rate", "other.negative_rate"):
+        with pytest.raises(ValueError, match="setting negative_rate of a state to merge"):
+            Slices.from_arrays({**clicks.arrays(), name: np.array(0.5)})
     for names in (["b", "a"], ["a", "a"]):
         with pytest.raises(ValueError, match="rising names"):
             Slices.from_arrays({**ratings.arrays(), "names": np.array(names)})
@@ -350,7 +351,7 @@ def test_a_value_called_other_is_not_the_rest() -> None:
     def metrics_of(part: RatingErrors) -> dict[str, float]:
         return {"examples": part.weight, "rmse": part.rmse()}
 
-    scalars, table = values_of("c", state, ("rmse",), metrics_of)
+    scalars, table = values_of("c", state, ("rmse",), ("rmse",), metrics_of)
     assert scalars["slice/c=other/rmse"] == 1
     assert scalars["slice/c='other'/rmse"] == 0
     sizes = {row[0]: row[1] for row in table[1:]}
@@ -364,7 +365,9 @@ def test_a_value_called_other_is_not_the_rest() -> None:
 def test_the_table_has_sums_of_weights_without_their_rounding(examples, shown) -> None:
     state = Slices(RatingErrors())
     state.update(np.array(["x"]), np.zeros(1), np.zeros(1))
-    _, table = values_of("c", state, ("rmse",), lambda _: {"examples": examples, "rmse": 0.0})
+    _, table = values_of(
+        "c", state, ("rmse",), ("rmse",), lambda _: {"examples": examples, "rmse": 0.0}
+    )
     assert table[1] == ("x", shown, "0")
 
 

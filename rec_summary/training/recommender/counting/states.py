@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +32,8 @@ from rec_summary.training.recommender.counting.meters import (
 from rec_summary.training.recommender.counting.mistakes import auc_mistakes, time_mistakes
 from rec_summary.training.recommender.counting.task_metrics import Examples, TaskMetrics
 from rec_summary.training.recommender.inputs import Roles, Steps
-from rec_summary.training.recommender.slices import slicing
+from rec_summary.training.recommender.slices import Slice, slicing
+from rec_summary.training.recommender.task import Task
 
 _SEEN: Final = "seen"
 _OPTIONAL: Final = frozenset((tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY))
@@ -40,6 +41,9 @@ _OPTIONAL: Final = frozenset((tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY))
 
 Options outside the settings switch them on and off; a missing one begins empty.
 """
+
+_PLACES: Final = (*inputs.OF_TASK, "column")
+"""The options of a task and of a slice that are places, which may be functions."""
 
 _Slot = tuple[str, dict[str, Any], str]
 """A key, and where its state is: in this dict under this name."""
@@ -90,42 +94,30 @@ class RankMetrics:
     @property
     def settings(self) -> str:
         """The settings of the states as text. States merge only if it is equal."""
-        options = self._options
-        tasks = config.tasks_of(options).values()
-        has_users = any(task.users is not None for task in tasks)
-        parts: dict[str, Any] = {
-            "task": options.task,
-            "logits": options.logits,
-            "last": options.last,
-            "half_lives": options.half_lives,
-            "detail": options.detail,
-            "bins": options.advanced.bins,
-            "user_cells": options.advanced.user_cells if has_users else 0,
-            "quality": options.predictions is not None,
-            "tables": self._sizes,
-            "unknown_ids": options.unknown_ids,
-            "features": sorted(options.features),
-        }
-        if self._slices:
-            parts["slices"] = {name: slice_.settings for name, slice_ in self._slices.items()}
-        if any(task.lists is not None or task.kind in tags.AT_K for task in tasks):
-            parts.update(k=options.k, list_rows=options.advanced.user_cells)
-        if options.advanced.precisions:
-            parts["precisions"] = options.advanced.precisions
-        if options.negative_rate < 1:
-            parts["negative_rate"] = options.negative_rate
-        for name, task in options.tasks.items():
-            parts.setdefault("tasks", {})[name] = {
-                "kind": task.kind,
-                "logits": task.logits,
-                "missing": str(task.missing),
-                "negative_rate": task.negative_rate,
-                "mask": task.mask is not None,
-                "users": task.users is not None,
-            }
-            if task.lists is not None:
-                parts["tasks"][name]["lists"] = True
-        return json.dumps(parts, sort_keys=True)
+        options, advanced = self._options, self._options.advanced
+        tasks = config.tasks_of(options)
+        has_users = any(task.users is not None for task in tasks.values())
+        has_places = any(t.lists is not None or t.kind in tags.AT_K for t in tasks.values())
+        return json.dumps(
+            {
+                "last": options.last,
+                "half_lives": options.half_lives,
+                "detail": options.detail,
+                "bins": advanced.bins,
+                "precisions": advanced.precisions,
+                "user_cells": advanced.user_cells if has_users or has_places else 0,
+                "k": options.k if has_places else (),
+                "tables": self._sizes,
+                "unknown_ids": options.unknown_ids,
+                "features": sorted(options.features),
+                "tasks": {
+                    name: _settings_of(task, ("mask", "users", "lists"))
+                    for name, task in tasks.items()
+                },
+                "slices": {name: _settings_of(slice_) for name, slice_ in self._slices.items()},
+            },
+            sort_keys=True,
+        )
 
     @property
     def places(self) -> list[Any]:
@@ -361,6 +353,12 @@ class RankMetrics:
                         self._features[feature].add(values)
                         columns[feature] = values
         self._drifts[name].add(columns, None if examples is None else examples.weights)
+
+
+def _settings_of(options: Task | Slice, places: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns the options that are no places, and which of these places are given."""
+    settings = {name: value for name, value in vars(options).items() if name not in _PLACES}
+    return settings | {name: getattr(options, name) is not None for name in places}
 
 
 def _named(name: str, states: Mapping[str, State]) -> dict[str, State]:

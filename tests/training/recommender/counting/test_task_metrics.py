@@ -170,7 +170,6 @@ def test_a_named_task_has_the_values_of_an_unnamed_one() -> None:
     windows = ("lifetime", "last_512", "decayed_512")
     keys = {"users/lifetime", "users/last_512", "drift"}
     assert set(rank.states()) == keys.union(f"quality/{window}" for window in windows)
-    assert "tasks" not in rank.settings
 
 
 def test_without_names_nan_is_an_error_and_with_missing_none_too() -> None:
