@@ -32,6 +32,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -276,7 +277,8 @@ def test_the_tree(records: Path, command: str) -> None:
 def test_the_tree_exported_by_one_process_and_by_two(
     records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rec_summary.engines.units._SMALL", 0)  # so that there are two
+    # Else it takes 16 MiB of records until there are two.
+    monkeypatch.setattr("rec_summary.engines.units._SMALL", 0)
     alone = exported(records, OUT)
     content = _content(OUT)
     shutil.rmtree(OUT)
@@ -312,7 +314,7 @@ def test_an_export_in_words(records: Path) -> None:
         "csv": (source, tables, "--format", "csv"),
     }
     # What tells of the progress, on the standard error, depends on how much is read at a time.
-    found = {name: told(run("export", *each)._replace(err="")) for name, each in commands.items()}
+    found = {name: told(replace(run("export", *each), err="")) for name, each in commands.items()}
     pin("restart/in_file", "export in words", found)
 
 

@@ -173,15 +173,15 @@ def packages() -> list[str]:
     return ["mindspore", *dict.fromkeys(r.name for r in dependencies(READ_SIDE))]
 
 
-def record(name: str, column: dict[str, str]) -> None:
-    """Replaces a column of docs/versions.json, and writes the table in docs/versions.md."""
-    columns: dict[str, Any] = json.loads(RESULTS.read_text())
+def record(name: str, column: dict[str, str], results: Path = RESULTS, page: Path = PAGE) -> None:
+    """Replaces a column of the results, and writes the table in the page."""
+    columns: dict[str, Any] = json.loads(results.read_text())
     columns[name] = column
-    RESULTS.write_text(json.dumps(columns, indent=1) + "\n")
-    text = PAGE.read_text(encoding="utf-8")
+    results.write_text(json.dumps(columns, indent=1) + "\n")
+    text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(columns)}\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{BEGIN}\n\n{table(columns)}\n{END}{after}", encoding="utf-8")
 
 
 def table(columns: dict[str, dict[str, str]]) -> str:

@@ -1,9 +1,10 @@
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rec_summary.metrics import windows
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
@@ -127,51 +128,68 @@ def test_an_empty_state_that_changes_later_changes_no_window(stream):
     assert window.total().weight == 10
 
 
-def test_examples_that_leave_a_window_are_never_counted(stream, monkeypatch):
-    """They do not wait for long, and what is read between batches changes nothing."""
-    counted = []
-    count = ClickQuality.count
-    monkeypatch.setattr(
-        ClickQuality, "count", lambda self, part: (counted.append(part), count(self, part))
-    )
-    quality = ClickQuality(64)
-    window, read, small, few = (LastExamples(quality, 1200, buckets=4) for _ in range(4))
-    for start in range(0, 5000, 500):
-        batch = quality.prepare(clean(*(column[start : start + 500] for column in stream)))
+class _Observed(ClickQuality):
+    """Tells of the parts that it counts, and may be short of memory for them."""
+
+    parts: ClassVar[list[Any]] = []
+    has_memory: ClassVar[bool] = True
+
+    def count(self, part):
+        if not self.has_memory:
+            raise MemoryError("no memory for it")
+        self.parts.append(part)
+        super().count(part)
+
+
+@pytest.fixture
+def observed():
+    """Returns an empty state; its class has counted nothing."""
+    _Observed.parts.clear()
+    _Observed.has_memory = True
+    return _Observed(64)
+
+
+def test_examples_that_leave_a_window_are_never_counted(stream, observed):
+    """What is read between batches changes nothing."""
+    window, read = (LastExamples(observed, 1200, buckets=4) for _ in range(2))
+    batches = [
+        observed.prepare(clean(*(column[start : start + 500] for column in stream)))
+        for start in range(0, 5000, 500)
+    ]
+    for batch in batches:
         count_together([window], batch)
-    assert not counted
+    assert not observed.parts
     total = window.total()
-    assert sum(len(part.order.marks) for part in counted) == total.loss.weight == 1100
-    monkeypatch.setattr(windows, "_MOST_WAITING", 700)
-    for start in range(0, 5000, 500):
-        batch = quality.prepare(clean(*(column[start : start + 500] for column in stream)))
+    assert sum(len(part.order.marks) for part in observed.parts) == total.loss.weight == 1100
+    for batch in batches:
         count_together([read], batch)
         read.total()
-        count_together([small], batch)
-        assert sum(size for _, size, _ in small._waiting) <= 700
     assert states_equal(read, window)
-    assert states_equal(small, window)
-    monkeypatch.setattr(windows, "_MOST_PARTS", 5)
-    for start in range(0, 5000, 100):
-        batch = quality.prepare(clean(*(column[start : start + 100] for column in stream)))
-        count_together([few], batch)
-        assert len(few._waiting) < 5
-    assert states_equal(few, window)
 
 
-def test_an_error_costs_one_of_the_parts_that_wait(stream, monkeypatch):
-    quality = ClickQuality(64)
-    window, rest = LastExamples(quality, 1200, buckets=4), LastExamples(quality, 1200, buckets=4)
-    batch = quality.prepare(clean(*(column[:1000] for column in stream)))
+@pytest.mark.parametrize(("size", "batches"), [(1 << 16, 3), (1, 4096)], ids=["examples", "parts"])
+def test_neither_many_examples_nor_many_parts_wait(stream, observed, size, batches):
+    window = LastExamples(observed, 1 << 20, buckets=4)
+    columns = [np.resize(column, size) for column in stream]
+    batch = observed.prepare(clean(*columns))
+    for _ in range(batches - 1):
+        count_together([window], batch)
+    assert not observed.parts
     count_together([window], batch)
+    assert len(observed.parts) == batches
+    updated = LastExamples(observed, 1 << 20, buckets=4)
+    updated.update(*(np.tile(column, batches) for column in columns))
+    assert states_equal(window, updated)
 
-    def fail(*_):
-        raise MemoryError("no memory for it")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ClickQuality, "count", fail)
-        with pytest.raises(MemoryError):
-            window.total()
+def test_an_error_costs_one_of_the_parts_that_wait(stream, observed):
+    window, rest = LastExamples(observed, 1200, buckets=4), LastExamples(observed, 1200, buckets=4)
+    batch = observed.prepare(clean(*(column[:1000] for column in stream)))
+    count_together([window], batch)
+    _Observed.has_memory = False
+    with pytest.raises(MemoryError):
+        window.total()
+    _Observed.has_memory = True
     assert window.seen == 1000
     assert window.total().loss.weight == 700
     rest.update(*(column[:1000] for column in stream))
@@ -281,7 +299,7 @@ def test_examples_of_a_half_life_ago_weigh_half(stream, half_life):
     assert total.weight == pytest.approx(weights.sum(), rel=step)
     assert total.bias() == pytest.approx((weights * errors).sum() / weights.sum(), abs=step * 0.5)
     kept = max(1, -(-5000 // half_life))
-    assert len(window._buckets) == min(kept, Decayed.HALF_LIVES)
+    assert len(window.arrays()["pane_numbers"]) == min(kept, Decayed.HALF_LIVES)
 
 
 def test_decay_forgets_what_was_before():
@@ -433,4 +451,4 @@ def test_a_window_with_buckets_of_one_example_is_restored(stream, seen):
         last = LogLoss()
         last.update(*(column[max(0, end - 4) : end] for column in stream))
         assert states_equal(restored.total(), last)
-        assert len(restored._buckets) == min(end, 4)
+        assert len(restored.arrays()["pane_numbers"]) == min(end, 4)

@@ -17,8 +17,9 @@ import struct
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from PIL import Image
@@ -36,7 +37,8 @@ _RELIABILITY: Final = "recommender/reliability/"
 _WRITING: Final = 36  # pixels at top and bottom of a reliability picture that have text
 
 
-class Done(NamedTuple):
+@dataclass(frozen=True)
+class Done:
     """What a command did."""
 
     code: int

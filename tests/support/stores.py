@@ -36,7 +36,8 @@ def store_in_memory() -> Any:
 
         @classmethod
         def _strip_protocol(cls, path: str) -> str:
-            return str(super()._strip_protocol(path.removeprefix(f"{cls.protocol}://")))
+            path = str(path).removeprefix(f"{cls.protocol}://").strip("/")
+            return path and f"/{path}"
 
         def find(self, path: str, *arguments: Any, **options: Any) -> Any:
             self.lists.count += 1

@@ -33,6 +33,7 @@ user_id:token	item_id:token	rating:float	timestamp:float
 8	30	1	881250949
 """,
 }
+CHECKSUMS = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in MEMBERS.items()}
 
 
 def forge(folder: Path, **changes: str) -> Path:
@@ -54,13 +55,6 @@ def forge(folder: Path, **changes: str) -> Path:
 
 
 @pytest.fixture
-def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the forged members those that are expected."""
-    sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in MEMBERS.items()}
-    monkeypatch.setattr(movielens, "SHA256", sums)
-
-
-@pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves pip without an index, whatever the machine is configured for."""
     for variable in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
@@ -69,9 +63,8 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
 
 
-@pytest.mark.usefixtures("trusted")
 def test_ratings_become_impressions_in_time_order(tmp_path: Path) -> None:
-    impressions, vocabulary = movielens.load(forge(tmp_path))
+    impressions, vocabulary = movielens.load(forge(tmp_path), CHECKSUMS)
     assert impressions.seconds.tolist() == [881250300, 881250400, 881250949, 881250949]
     assert impressions.user.tolist() == [0, 0, 1, 1]
     assert impressions.item.tolist() == [0, 2, 1, 0]  # a tie keeps the order of the file
@@ -87,12 +80,11 @@ def test_ratings_become_impressions_in_time_order(tmp_path: Path) -> None:
     assert (vocabulary.genres, vocabulary.occupations) == (3, 2)
 
 
-@pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("name", ["inter", "user", "item"])
 def test_changed_data_are_an_error_that_names_the_file(tmp_path: Path, name: str) -> None:
     wheel = forge(tmp_path, **{name: MEMBERS[f"ml-100k.{name}"] + "\n"})
     with pytest.raises(SourceError, match=rf"ml-100k\.{name} .* Received: sha256 .* Expected: sha"):
-        movielens.load(wheel)
+        movielens.load(wheel, CHECKSUMS)
 
 
 def test_the_published_checksums_reject_a_forgery(tmp_path: Path) -> None:
@@ -100,13 +92,12 @@ def test_the_published_checksums_reject_a_forgery(tmp_path: Path) -> None:
         movielens.load(forge(tmp_path))
 
 
-@pytest.mark.usefixtures("trusted")
 def test_a_missing_member_and_a_broken_wheel_are_errors(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"ml-100k\.item.*Received: .*no item named"):
-        movielens.load(forge(tmp_path, item=""))
+        movielens.load(forge(tmp_path, item=""), CHECKSUMS)
     (tmp_path / movielens.WHEEL).write_bytes(b"<html>not found</html>")
     with pytest.raises(SourceError, match="not a zip file"):
-        movielens.load(tmp_path / movielens.WHEEL)
+        movielens.load(tmp_path / movielens.WHEEL, CHECKSUMS)
 
 
 @pytest.mark.usefixtures("no_network")
@@ -152,10 +143,9 @@ def test_wrong_data_are_never_replaced_by_synthetic_ones(tmp_path: Path, data: s
         sources.choose(data, tmp_path, seed=3)
 
 
-@pytest.mark.usefixtures("trusted")
 def test_movielens_is_endless_and_cited(tmp_path: Path) -> None:
     forge(tmp_path)
-    source = sources.choose("auto", tmp_path, seed=3)
+    source = sources.choose("auto", tmp_path, seed=3, checksums=CHECKSUMS)
     chunks = source.chunks()
     assert sum(len(next(chunks)) for _ in range(1000)) == 4000
     assert (source.name, source.rows_in_pass, source.click_rate) == ("movielens", 4, 0.5)

@@ -68,10 +68,8 @@ def test_outputs_are_written_into_their_blocks(tmp_path: Path) -> None:
 
 def test_the_api_page_has_all_public_names() -> None:
     shown = set(re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE))
-    places = {
-        f"{rec_summary._HOME[name]}.{name}" for name in rec_summary.__all__ if name != "__version__"
-    }
-    assert places - shown == set()
+    names = {path.rpartition(".")[2] for path in shown}  # a path that leads nowhere fails the build
+    assert set(rec_summary.__all__) - names == {"__version__"}
 
 
 def test_what_pages_ask_for_is_there() -> None:
@@ -91,20 +89,14 @@ def test_what_pages_ask_for_is_there() -> None:
         ("```python\n1 / 0\n```", "ZeroDivisionError"),
     ],
 )
-def test_what_fails_is_reported(
-    block: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tools.docs_site.run.ROOT", tmp_path)
+def test_what_fails_is_reported(block: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "work" / "prepared" / "demo").mkdir(parents=True)
     problems, count, _ = Runner(tmp_path / "work").page(page(tmp_path, block + "\n"))
     assert count == 1
     assert words in problems[0]
 
 
-def test_a_program_that_goes_on_is_stopped_as_by_ctrl_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tools.docs_site.run.ROOT", tmp_path)
+def test_a_program_that_goes_on_is_stopped_as_by_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "work" / "prepared" / "demo").mkdir(parents=True)
     block = f"""<!-- for 2 seconds -->
 ```bash

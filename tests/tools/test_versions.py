@@ -61,14 +61,14 @@ def test_errors_count_as_failures(tmp_path: Path) -> None:
     assert noxfile.count(report) == {"passed": 1, "failed": 2, "skipped": 1}
 
 
-def test_columns_of_other_sessions_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noxfile, "RESULTS", tmp_path / "versions.json")
-    monkeypatch.setattr(noxfile, "PAGE", tmp_path / "versions.md")
-    noxfile.RESULTS.write_text('{"oldest": {"Python": "3.10.1"}, "newest": {}}')
-    noxfile.PAGE.write_text(f"before\n{noxfile.BEGIN}\nold\n{noxfile.END}\nafter\n")
-    noxfile.record("newest", {"Python": "3.12.1", "numpy": "2.4.6", "passed": "9"})
-    assert list(json.loads(noxfile.RESULTS.read_text())) == ["oldest", "newest"]
-    text = noxfile.PAGE.read_text()
+def test_columns_of_other_sessions_stay(tmp_path: Path) -> None:
+    results, page = tmp_path / "versions.json", tmp_path / "versions.md"
+    results.write_text('{"oldest": {"Python": "3.10.1"}, "newest": {}}')
+    page.write_text(f"before\n{noxfile.BEGIN}\nold\n{noxfile.END}\nafter\n")
+    column = {"Python": "3.12.1", "numpy": "2.4.6", "passed": "9"}
+    noxfile.record("newest", column, results, page)
+    assert list(json.loads(results.read_text())) == ["oldest", "newest"]
+    text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "|  | oldest | newest |\n" in text

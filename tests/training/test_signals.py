@@ -76,19 +76,16 @@ def test_a_signal_is_noted_and_raised_afterwards(
 
 
 def test_python_prints_no_traceback_for_ctrl_c_but_for_every_other_error(
-    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    printed: list[BaseException] = []
-    # The hook of the process is what is under test.
-    monkeypatch.setattr(sys, "excepthook", lambda kind, error, traceback: printed.append(error))
     with stop_signals() as signals:
         send(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt) as raised:
         signals.raise_received()
-    other = KeyboardInterrupt()
-    for error in (raised.value, other):
-        sys.excepthook(type(error), error, None)
-    assert printed == [other]
+    sys.excepthook(type(raised.value), raised.value, None)
+    assert capsys.readouterr().err == ""
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt("another"), None)
+    assert capsys.readouterr().err == "KeyboardInterrupt: another\n"
 
 
 def test_without_a_signal_nothing_is_raised() -> None:

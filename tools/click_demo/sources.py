@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,11 +35,13 @@ class Source:
     rows_in_pass: int | None
 
 
-def choose(data: str, cache: Path, seed: int) -> Source:
+def choose(
+    data: str, cache: Path, seed: int, checksums: Mapping[str, str] = movielens.SHA256
+) -> Source:
     """Returns the source that was asked for; `auto` is MovieLens if it can be fetched.
 
     `auto` falls back to synthetic clicks only if the index cannot be reached. A file with other
-    data is always an error.
+    data is always an error: one with other `checksums`.
 
     Raises:
         movielens.UnreachableError: MovieLens was asked for by name and cannot be fetched.
@@ -53,11 +55,11 @@ def choose(data: str, cache: Path, seed: int) -> Source:
         if data == "movielens":
             raise
         return _synthetic(seed, f"MovieLens 100K cannot be fetched. {error.reason}")
-    return _movielens(wheel)
+    return _movielens(wheel, checksums)
 
 
-def _movielens(wheel: Path) -> Source:
-    impressions, vocabulary = movielens.load(wheel)
+def _movielens(wheel: Path, checksums: Mapping[str, str]) -> Source:
+    impressions, vocabulary = movielens.load(wheel, checksums)
     about = f"""\
 Data: MovieLens 100K, {len(impressions):,} ratings in time order; {movielens.CLICK_RATING} stars \
 or more count as a click.

@@ -68,7 +68,7 @@ class Runner:
                 groups.append(done.group)
                 printed, count = done.printed, count + 1
                 if done.problem:
-                    at = f"{path.relative_to(ROOT)}:{block.line}"
+                    at = f"{os.path.relpath(path, ROOT)}:{block.line}"
                     problems.append(f"{at}: {done.problem}\n{done.printed[-3000:]}")
         for group in groups:
             with contextlib.suppress(ProcessLookupError):  # what a block left in the background

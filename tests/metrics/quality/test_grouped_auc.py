@@ -1,4 +1,5 @@
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_sampled_users_are_complete_and_memory_is_bounded():
     for start in range(0, len(ids), 1000):
         part = slice(start, start + 1000)
         state.update(ids[part], scores[part], labels[part])
-        assert state._sample.size + state._waiting < 2 * 4096 + 1000
+        assert len(pickle.dumps(state)) < 32 * (2 * 4096 + 1000)
     assert state.gauc().rate < 0.3
     assert len(state.arrays()["users"]) <= 4096
     # The same users, fed alone to a state with room for all: the same cells.

@@ -4,6 +4,7 @@ import bisect
 import collections
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -427,9 +428,12 @@ def test_few_examples_and_many_cells_become_few_to_be_read(of_examples, size):
 
 def test_small_batches_wait_in_few_parts_to_be_sorted():
     order = ScoreOrder()
-    for number in range(1, 300):
+    sizes = []
+    for _ in range(299):
         order.update([0.5], [1])
-        assert len(order._examples) == number % 256
+        sizes.append(len(pickle.dumps(order)))
+    assert sizes.index(max(sizes)) == 254
+    assert sizes[255] < sizes[1]
     assert order.positives.tolist() == [299]
 
 

@@ -44,6 +44,7 @@ from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished_scalars
+from tests.support.forked import in_child
 from tests.support.record_dirs import (
     custom,
     event,
@@ -466,10 +467,7 @@ def test_the_process_is_asked_to_end_also_while_another_one_has_its_input_open(
     settings = CompactorSettings(python, room_secs=0.0, end_secs=PATIENCE_SECS)
     compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, Troubles(), settings)
     compactor.begun(set())
-    child = os.fork()
-    if child == 0:
-        time.sleep(1000)
-        os._exit(0)
+    child = in_child(lambda: time.sleep(1000))
     try:
         compactor.close()
         assert (tmp_path / "got").read_bytes() == ENDED

@@ -27,6 +27,7 @@ from rec_summary.series.runs.values import (
     recorded_values,
     scalars_in_memory,
 )
+from tests.support.blocks import block_sizes
 from tests.support.calls import calls_of
 from tests.support.record_dirs import (
     START,
@@ -167,9 +168,7 @@ def test_a_restart_supersedes_the_same_in_blocks_and_in_single_records(
         write_payloads(Path(folder, "run", summary_name()), *payloads)
         run = only(Path(folder, "run"))
         for fewest_bytes in (1, 1 << 60):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(event_reader, "_WORTH_BYTES", fewest_bytes)
-                patch.setattr(event_reader, "_FEWEST_RECORDS", 1)
+            with block_sizes(fewest_bytes):
                 found = recorded_values(run, (*KINDS, "image"), EVERYTHING, Report())
                 counted.append([(value.step, *value.recorded[:3]) for value in found])
                 read(run)

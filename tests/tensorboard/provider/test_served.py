@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import urllib.request
 from pathlib import Path
@@ -405,16 +404,17 @@ def test_serve_and_a_tensorboard_of_its_own(tmp_path: Path) -> None:
 _NOTEBOOK = """
 import sys
 from IPython.core.interactiveshell import InteractiveShell
+from tensorboard import manager
 shell = InteractiveShell.instance()
 shell.run_line_magic("load_ext", "tensorboard")
 shell.run_line_magic("tensorboard", f"--logdir {sys.argv[1]} --port 0 --load_fast=true")
+[info] = manager.get_all()
+print(f"\\nstarted {info.pid} {info.port}")
 """
 
 
 def test_a_notebook_shows_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("IPython")
-    from tensorboard import manager
-
     write_segment(tmp_path / "records" / "run", event(1, scalar("loss", 0.5)))
     (tmp_path / "tmp").mkdir()
     tensorboard = tmp_path / "tensorboard"
@@ -422,18 +422,17 @@ def test_a_notebook_shows_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     tensorboard.chmod(0o755)
     monkeypatch.setenv("TENSORBOARD_BINARY", str(tensorboard))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))  # where a TensorBoard says that it runs
-    monkeypatch.setattr(tempfile, "tempdir", None)  # Python has looked at TMPDIR already
     with installed(tmp_path / "site"):
         code = [sys.executable, "-c", _NOTEBOOK, str(tmp_path / "records")]
         done = subprocess.run(code, capture_output=True, text=True, check=True)
-    [info] = eventually(manager.get_all)
+    pid, port = map(int, done.stdout.split()[-2:])
     try:
-        url = f"http://127.0.0.1:{info.port}/data/runs"
+        url = f"http://127.0.0.1:{port}/data/runs"
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         ask = functools.partial(opener.open, url)
         eventually(lambda: json.load(ask()), lambda runs: runs == ["run"], despite=OSError)
     finally:
-        os.kill(info.pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
     assert "ERROR" not in done.stdout
 
 

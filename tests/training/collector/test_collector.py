@@ -806,17 +806,32 @@ def test_odd_parameters_and_tags_are_recorded_and_stay_inside_the_directory(tmp_
 def test_text_that_no_record_can_store_does_not_cost_the_lineage(tmp_path):
     class Boom(Callback):
         def on_train_step_end(self, run_context):
+            collector.flush()
             raise RuntimeError("no file caf\udce9")  # a path that is not UTF-8
 
-    collector = SummaryCollector(tmp_path)
-    # Of an operator in PyNative mode, whose tags MindSpore does not check.
-    collector._troubles.report("value caf\udce9", "it cannot be encoded")
-    with pytest.raises(RuntimeError, match="no file"):
-        click_model().online_train(stream(), callbacks=[collector, Boom()])
+    class OddTag(nn.Cell):
+        """A network whose operator has a tag that MindSpore does not check in PyNative mode."""
+
+        def __init__(self):
+            super().__init__()
+            self.network, self.scalar = ClickNet(), ops.ScalarSummary()
+
+        def construct(self, fields, label):
+            loss = (self.network(fields) - label).mean()
+            self.scalar("caf\udce9", loss * 1.0)
+            return loss
+
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    try:
+        with pytest.raises(RuntimeError, match="no file"):
+            RecModel(OddTag()).online_train(stream(), callbacks=[collector, Boom()])
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
     state = lineage(tmp_path, "train_lineage")[-1].run_state
     assert statuses(tmp_path)[-1] == "FAILED"
     assert state.reason == "RuntimeError: no file caf?"
-    assert state.troubles == {"value caf?": 1}
+    assert state.troubles == {"no graph in PyNative mode": 1, "value caf?": 1}
 
 
 def test_a_process_without_free_file_descriptors_trains_all_the_same(tmp_path):

@@ -317,9 +317,12 @@ class Asks(Journal):
         super().on_train_step_end(run_context)
         if run_context.original_args().cur_step_num == self._step:
             add_request(str(self._folder), request(**self._what))
-            # Nobody else is told that a request has arrived.
-            control = self._collector._control
-            eventually(lambda: control.is_due(self._step))
+            wait_for_request(self._collector, self._step)
+
+
+def wait_for_request(collector: SummaryCollector, step: int) -> None:
+    """Waits until the collector has read a request, of which it tells nobody else."""
+    eventually(lambda: collector._control.is_due(step))
 
 
 def test_what_was_changed_is_recorded_with_step_and_author(tmp_path: Path) -> None:
@@ -437,7 +440,7 @@ def test_what_was_asked_of_a_training_ends_with_it(tmp_path: Path) -> None:
 
         def on_train_end(self, run_context: Any) -> None:
             add_request(str(tmp_path), request(actions=("stop",)))
-            eventually(lambda: collector._control.is_due(0))  # as above
+            wait_for_request(collector, 0)
 
     model, data = click_model(), bounded(3)
     model.train(1, data, callbacks=[asks, collector, AsksAtTheEnd()], dataset_sink_mode=False)

@@ -16,13 +16,13 @@ from mindspore.experimental import MapParameter
 from rec_summary import Advanced, RecModel, RecommenderMetrics, Slice, SummaryCollector, Task
 from rec_summary.metrics.report import Detail, read
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.counting import mistakes
 from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
 from tests.support.nets import FIELDS, VOCABULARY, WIDTH, Journal, stream
 from tests.support.training_records import scalars
 
 SIZE, STEPS = 3000, 4
+MANY_STEPS = 334  # a million examples: a sorted stream would have brought a rare click
 RANDOM = np.random.default_rng(3)
 CLICKS = (RANDOM.random(SIZE) < 0.2).astype(np.float32)
 RATES = (0.05 + 0.9 * RANDOM.random(SIZE)).astype(np.float32)
@@ -31,13 +31,11 @@ RARE_CLICKS = (RANDOM.random(SIZE) < RARE_RATES).astype(np.float32)
 OPTIONS: dict[str, Any] = {"predictions": 1, "labels": 2, "throughput": False, "host": False}
 
 
-@pytest.fixture
-def _small_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mistakes, "_SORTED", SIZE * STEPS)
-
-
 def said(
-    caplog: pytest.LogCaptureFixture, options: RecommenderMetrics, **columns: Any
+    caplog: pytest.LogCaptureFixture,
+    options: RecommenderMetrics,
+    steps: int = STEPS,
+    **columns: Any,
 ) -> dict[str, str]:
     """Counts some steps with these columns, and returns what is reported, by its kind."""
     caplog.clear()
@@ -48,7 +46,7 @@ def said(
         kind, _, number = name.partition("_")
         values[(kind, int(number)) if number else ("name", name)] = column
     batch = StepInputs(values, SIZE, 0.1, 0.0, 1.7e9)
-    rank.update(join([batch] * STEPS, rank.places, troubles))
+    rank.update(join([batch] * steps, rank.places, troubles))
     rank.check_values(read(rank.end_interval(), Detail()))
     lines = [record.getMessage() for record in caplog.records]
     found = [
@@ -95,8 +93,6 @@ def test_what_is_right_is_not_reported(caplog) -> None:
         ({"users": ("x", 2)}, {"x": np.ones((SIZE, 2))}, "quality", "a column from 0 to 1"),
         ({}, {"output_2": 2 * CLICKS - 1}, "refused examples", "0 for no click"),
         ({}, {"output_2": CLICKS - 1}, "refused examples", "Task(..., missing=-1)"),
-        ({}, {"output_2": np.zeros(SIZE)}, "constant labels", "check that `labels`"),
-        ({"weights": 3}, {"output_3": np.zeros(SIZE)}, "zero weights", "check that `weights`"),
         ({"users": 0}, {"input_0": np.arange(9)}, "quality", "users of shape (36,) in 4 steps"),
         ({}, {"output_1": np.ones(())}, "quality", "a loss has one value for each step"),
         ({}, {"output_1": np.ones((SIZE, 2))}, "quality", "predictions of shape (12000, 2)"),
@@ -113,7 +109,6 @@ def test_what_is_right_is_not_reported(caplog) -> None:
         ),
     ],
 )  # fmt: skip
-@pytest.mark.usefixtures("_small_streams")
 def test_a_mistake_is_reported_with_its_remedy(caplog, options, columns, kind, remedy) -> None:
     reported = said(caplog, RecommenderMetrics(**{**OPTIONS, **options}), **columns)
     assert list(reported) == [kind]
@@ -121,13 +116,25 @@ def test_a_mistake_is_reported_with_its_remedy(caplog, options, columns, kind, r
 
 
 @pytest.mark.parametrize(
+    ("options", "columns", "kind", "remedy"),
+    [
+        ({}, {"output_2": np.zeros(SIZE)}, "constant labels", "check that `labels`"),
+        ({"weights": 3}, {"output_3": np.zeros(SIZE)}, "zero weights", "check that `weights`"),
+    ],
+)
+def test_a_mistake_of_a_long_stream_is_reported(caplog, options, columns, kind, remedy) -> None:
+    reported = said(caplog, RecommenderMetrics(**OPTIONS, **options), MANY_STEPS, **columns)
+    assert list(reported) == [kind]
+    assert remedy in reported[kind]
+
+
+@pytest.mark.parametrize(
     "columns", [{"output_3": np.zeros(SIZE)}, {"output_2": np.full(SIZE, np.nan)}]
 )
-@pytest.mark.usefixtures("_small_streams")
 def test_a_task_without_examples_is_reported(caplog, columns) -> None:
     tasks = {"cvr": Task(predictions=1, labels=2, mask=3)}
     options = RecommenderMetrics(tasks=tasks, throughput=False, host=False)
-    reported = said(caplog, options, **{"output_3": np.ones(SIZE), **columns})
+    reported = said(caplog, options, MANY_STEPS, **{"output_3": np.ones(SIZE), **columns})
     assert list(reported) == ["no examples of cvr"]
     assert "check `mask`, `labels` and `missing`" in reported["no examples of cvr"]
 
