@@ -11,7 +11,7 @@ import json
 import sys
 import threading
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -29,9 +29,7 @@ _POLL_SECS: Final = 0.1  # the bar of rich is drawn as often
 _WIDE: Final = 10_000
 _LONGEST_NAME: Final = 30  # beside a progress bar
 _PADDING: Final = 2  # of each column
-_LEAST_HEAD: Final = 8  # characters of the head of a column of numbers
-_LEAST_NAME: Final = 16  # characters of a name
-_SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
+_LEAST_NAME: Final = 16  # characters of a line of a name
 SHOWN: Final = 20  # problems and notes that are printed; others are only counted
 
 _urls: dict[str, str] = {}  # by the temporary directories that stand for them
@@ -107,7 +105,7 @@ class Column(NamedTuple):
 
     Attributes:
         head: Its name.
-        is_number: Whether it is aligned to the right, and none of its cells is cut.
+        is_number: Whether it is aligned to the right, and each of its cells has one line.
         cells: Its cells; a string may come from records.
     """
 
@@ -142,73 +140,41 @@ def print_table(columns: Sequence[Column], *, piped: int | None = None) -> list[
 
 
 def fitted_table(
-    columns: Sequence[Column], room: int, least: int = _LEAST_NAME, *, whole: bool = True
+    columns: Sequence[Column], room: int, *, whole: bool = True
 ) -> tuple[Table, list[str]]:
     """Returns a table, and the names of the columns that do not fit.
 
-    Long names are cut in the middle, and columns at the end are left out; numbers stay whole. The
-    names of the first column take more than half of the width only if it is free. If they would
-    look the same, they are not cut, but have several lines.
+    Long names have several lines, and columns at the end are left out; numbers stay whole.
 
     Args:
         columns: The columns, the most important first.
         room: How wide the table may be.
-        least: Names that are longer than this may be cut to it.
-        whole: Whether the names of the first column are not cut if half of the width is enough.
+        whole: Whether the names of the first column have one line if half of the width is enough.
     """
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    widths, natural, texts = list[int](), list[int](), list[list[Text]]()
-    for column in columns:
-        cells = [Text(one_line(c)) if isinstance(c, str) else c for c in column.cells]
-        content = max((cell_len(cell.plain) for cell in cells), default=0)
-        natural.append(max(content, cell_len(one_line(column.head))))
-        size = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(cells, least)
-        if not widths:
-            most = max(room - _PADDING if column.is_number else room // 2, 1)
-            size = content if whole and content <= most else min(size, most)
-        size = min(natural[-1], size)
-        if widths and size + _PADDING > room:
-            break
-        texts.append(cells)
-        widths.append(size)
-        room -= size + _PADDING
     table = Table(box=None, header_style="bold")
-    for index, (column, width) in enumerate(zip(columns, widths, strict=False)):
-        more = max(0, min(room, natural[index] - width))
-        room -= more
-        width += more
-        head, side = Text(middle_cut(column.head, width)), _SIDES[column.is_number]
-        table.add_column(head, justify=side, overflow="fold", max_width=width)
-        if _distinct_width(texts[index], width) == width:
-            texts[index] = [
-                Text(middle_cut(cell.plain, width), style=cell.style) for cell in texts[index]
-            ]
-    for row in zip(*texts, strict=True):
+    cells = list[list[Text]]()
+    for column in columns:
+        texts = [Text(one_line(c)) if isinstance(c, str) else c for c in column.cells]
+        head = Text(one_line(column.head))
+        content = max((cell_len(text.plain) for text in texts), default=0)
+        least = room // 2 if whole and not cells else _LEAST_NAME
+        is_whole = column.is_number and content > least
+        size = max(content, cell_len(head.plain))
+        size = size if is_whole else min(size, least)
+        if cells and size + _PADDING > room:
+            break
+        room -= size + _PADDING
+        cells.append(texts)
+        table.add_column(
+            head, justify="right" if column.is_number else "left", overflow="fold", no_wrap=is_whole
+        )
+    for row in zip(*cells, strict=True):
         table.add_row(*row)
-    return table, [one_line(column.head) for column in columns[len(widths) :]]
-
-
-def _distinct_width(cells: Iterable[Text], width: int) -> int:
-    """Returns a width to which names can be cut so that they still differ."""
-    texts = {cell.plain for cell in cells}
-    while len({middle_cut(text, width) for text in texts}) < len(texts):
-        width += 4
-    return width
-
-
-def middle_cut(text: str, width: int) -> str:
-    """Returns text for one line, without its middle if it is wider than that on a terminal."""
-    from rich.cells import cell_len, set_cell_size
-
-    text = one_line(text)
-    if cell_len(text) <= width:
-        return text
-    back = max(0, width - 1) // 2
-    end = set_cell_size(text[::-1], back)[::-1]
-    return f"{set_cell_size(text, max(0, width - 1 - back))}…{end}"
+    return table, [one_line(column.head) for column in columns[len(cells) :]]
 
 
 def print_json(value: object, *, indent: int | None = 2) -> None:
@@ -271,9 +237,11 @@ def progress_shown(*, doing: str | None = None, counted: str | None = None) -> I
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as Bar
     from rich.progress import TimeRemainingColumn as Remaining
+    from rich.table import Column as BarCell
 
+    cell = BarCell(no_wrap=True, overflow="ellipsis", max_width=_LONGEST_NAME)
     columns = (
-        TextColumn("{task.description}", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=cell),
         *(BarColumn(), MofNCompleteColumn() if counted else DownloadColumn()),
         *(TextColumn("{task.fields[rate]}"), Remaining()),
     )
@@ -281,8 +249,7 @@ def progress_shown(*, doing: str | None = None, counted: str | None = None) -> I
         task = bar.add_task("", total=None, rate="")
 
         def show(name: str, done: int, total: int) -> None:
-            name = middle_cut(name, _LONGEST_NAME)
-            bar.update(task, description=name, completed=done, total=total or None)
+            bar.update(task, description=one_line(name), completed=done, total=total or None)
             speed = bar.tasks[0].speed
             if speed:
                 rate = f"{speed:.3g} {counted}" if counted else size_of(speed)

@@ -31,7 +31,6 @@ Examples:
 """
 _NEWEST_BYTES: Final = 1 << 25  # of a run that --once reads: in less than a second
 _SPARK: Final = 24
-_LEAST_NAME: Final = 36  # characters of the name of a run or a tag
 _HEADS: Final = ("run, tag", "last", "trend", "step", "age", "least", "greatest")
 
 
@@ -180,9 +179,7 @@ def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableTy
         if (since := reading.silent_since(run)) is not None:
             notes.append(f"{terminal.one_line(run)}: no sign of life since {utc(since)}")
     columns = terminal.columns_of(_HEADS, _rows(reading, fitting), ("run, tag", "trend"))
-    return Group(
-        terminal.fitted_table(columns, terminal.console().size.width, _LEAST_NAME)[0], *notes
-    )
+    return Group(terminal.fitted_table(columns, terminal.console().size.width)[0], *notes)
 
 
 def _rows(reading: Tail, listed: Sequence[ScalarSummary]) -> Iterator[list[str | Text]]:

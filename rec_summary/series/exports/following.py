@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import sys
 import threading
 import time
@@ -12,16 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
 
-from rec_summary.errors import ArgumentError, DestinationError, three_part
+from rec_summary.errors import DestinationError
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.options import ExportOptions, matching_runs, places_apart
+from rec_summary.series.options import matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 
 INTERVAL_SECS: Final = 0.25
-COMMIT_SECS: Final = 5.0
-RETRY_SECS: Final = 10.0
+COMMIT_SECS: Final = 5.0  # from something new to the commit of an exporter
+RETRY_SECS: Final = 10.0  # from a failure of a run to the next try
 
 
 class Exporter(Protocol):
@@ -39,23 +38,6 @@ class Exporter(Protocol):
 
     def close(self) -> None:
         """Closes all files, also after an error."""
-
-
-def places_followed(
-    source: str | os.PathLike[str],
-    destination: str | os.PathLike[str],
-    what: str,
-    options: ExportOptions,
-) -> tuple[str, str]:
-    """Returns the places of an export that goes on, as `places_apart` does.
-
-    Raises:
-        ArgumentError: One directory is in the other, or series are to be downsampled.
-    """
-    if not options.resumable:
-        expected = "None: a series that still grows cannot be downsampled"
-        raise ArgumentError(three_part("max_points", options.max_points, expected))
-    return places_apart(source, destination, what)
 
 
 @dataclass
@@ -88,8 +70,6 @@ class Follower:
         named: Returns the name that a new run is exported under.
         pattern: A pattern for `fnmatch`: only runs whose name matches.
         committed: Called after exporters were committed.
-        commit_secs: How long after something new an exporter is committed, in seconds.
-        retry_secs: How long after a failure a run is tried again, in seconds.
         clock: Returns the monotonic time.
     """
 
@@ -101,8 +81,6 @@ class Follower:
     named: Callable[[str], str] = lambda name: name
     pattern: str | None = None
     committed: Callable[[], None] = lambda: None
-    commit_secs: float = COMMIT_SECS
-    retry_secs: float = RETRY_SECS
     clock: Callable[[], float] = time.monotonic
     _interrupted: bool = field(default=False, init=False)
     _followed: dict[str, _Followed] = field(default_factory=dict, init=False)  # by path
@@ -178,7 +156,7 @@ class Follower:
         if followed.retry_at < math.inf:
             followed.retry_at = math.inf
             self.report.note(f"run {printable(run.name)}: can be written again")
-        followed.commit_at = min(followed.commit_at, self.clock() + self.commit_secs)
+        followed.commit_at = min(followed.commit_at, self.clock() + COMMIT_SECS)
 
     def _commit_until(self, now: float) -> None:
         """Commits the exporters that are due by now."""
@@ -198,7 +176,7 @@ class Follower:
         if followed.retry_at == math.inf:
             what = f"the run cannot be written, and is tried again: {error}"
             self.report.problem(followed.run.path, 0, what)
-        followed.retry_at = self.clock() + self.retry_secs
+        followed.retry_at = self.clock() + RETRY_SECS
         if followed.exporter is not None:
             followed.exporter.close()
         followed.exporter, followed.commit_at = None, math.inf

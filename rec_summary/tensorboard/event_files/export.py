@@ -16,7 +16,7 @@ from rec_summary.errors import ArgumentError, DestinationError, SourceError, thr
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports.directory import HOLDER_NAME
-from rec_summary.series.exports.following import INTERVAL_SECS, Follower, places_followed
+from rec_summary.series.exports.following import INTERVAL_SECS, Follower
 from rec_summary.series.options import ExportOptions, Selection, chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, shared_paths
@@ -177,7 +177,10 @@ def follow_tensorboard(
         DestinationError: `logdir` cannot be written to, or another export is using it.
     """
     options = options or ExportOptions()
-    source, logdir = places_followed(source, logdir, LogDir.what, options)
+    if not options.resumable:
+        expected = "None: a series that still grows cannot be downsampled"
+        raise ArgumentError(three_part("max_points", options.max_points, expected))
+    source, logdir = places_apart(source, logdir, LogDir.what)
     with LogDir(logdir) as entered:
         destination = Destination(Names(selection=Selection(options)), entered, Report(), options)
         report, experiment = destination.report, ExperimentFile(entered)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from rec_summary.errors import ArgumentError, DestinationError
+from rec_summary.errors import DestinationError
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports.cursor import CURSOR_NAME
@@ -19,7 +19,6 @@ from rec_summary.series.exports.following import (
     RETRY_SECS,
     Exporter,
     Follower,
-    places_followed,
 )
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
@@ -74,16 +73,6 @@ def followed(tmp_path: Path) -> Iterator[Followed]:
     made = Followed(tmp_path)
     with made.logdir:
         yield made
-
-
-def test_an_export_that_goes_on_is_apart_and_of_all_values(tmp_path: Path) -> None:
-    places = str(tmp_path / "records"), str(tmp_path / "logs")
-    (tmp_path / "records").mkdir()
-    assert places_followed(*places, "the logs", ExportOptions()) == places
-    with pytest.raises(ArgumentError, match=r"max_points is invalid.*cannot be downsampled"):
-        places_followed(*places, "the logs", ExportOptions(max_points=10))
-    with pytest.raises(ArgumentError, match="the logs"):
-        places_followed(places[0], f"{places[0]}/logs", "the logs", ExportOptions())
 
 
 def test_what_is_new_is_committed_a_while_after_the_first_of_it(followed: Followed) -> None:
