@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import os
 import time
+from collections.abc import Collection
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
@@ -80,7 +81,7 @@ def write_note(run: Run, lineage: Lineage, request: Request) -> Answers:
     return {rank: (event.step, request.note)}
 
 
-def training_of(run: Run, lineage: Lineage) -> RunState:
+def _training_of(run: Run, lineage: Lineage) -> RunState:
     """Returns the state of a training that can be asked for something."""
     state = lineage.state
     status = status_of(run, lineage)
@@ -105,23 +106,33 @@ def _check_user(run: Run) -> os.stat_result:
     return owner
 
 
-def request_to(run: Run, state: RunState, **what: Any) -> Request:
-    """Returns a request to a training, at the same step on all ranks.
+def ask(
+    run: Run, recorded: Lineage, wait: float, **what: Any
+) -> tuple[Request, Answers, Collection[int]]:
+    """Asks a training for something, at the same step on all ranks.
 
     Args:
         run: The run.
-        state: The state of the training.
-        what: What it asks for.
+        recorded: Its lineage.
+        wait: How long to wait for answers, in seconds; longer if it ends several ranks.
+        what: What is asked for.
+
+    Returns:
+        The request, the answers and all ranks.
 
     Raises:
-        SourceError: It ends a training of several ranks, and it is not known where they are.
+        SourceError: It is not running, or takes no requests; or it has several ranks that are to
+            end, and it is not known where they are.
+        ArgumentError: No training could read the request.
     """
+    state = _training_of(run, recorded)
     at_step = None
     if state.rank_size > 1:
         known_positions = positions(run)
         moving = {rank for rank, position in known_positions.items() if position.rate > 0}
         missing = [rank for rank in range(state.rank_size) if rank not in moving]
         stops = "stop" in what.get("actions", ())
+        wait += STOP_MARGIN_SECS if wait and stops else 0
         if missing and stops:
             received = f"values of fewer than two steps of rank {', '.join(map(str, missing[:10]))}"
             expected = (
@@ -140,7 +151,8 @@ def request_to(run: Run, state: RunState, **what: Any) -> Request:
                 f"the step of rank {', '.join(map(str, missing))} is not known yet: "
                 "ranks may apply the request at different steps",
             )
-    return new_request(at_step=at_step, **what)
+    request = new_request(at_step=at_step, **what)
+    return request, _answers_to(run, state, request, wait), range(max(state.rank_size, 1))
 
 
 def new_request(**what: Any) -> Request:
@@ -161,7 +173,7 @@ def _user() -> str:
         return f"uid {os.getuid()}"
 
 
-def answers_to(run: Run, state: RunState, request: Request, wait: float) -> Answers:
+def _answers_to(run: Run, state: RunState, request: Request, wait: float) -> Answers:
     """Puts a request, and waits for answers; no longer than a training of one rank goes on."""
     records = NewRecords(Report())
     for file in run.files:

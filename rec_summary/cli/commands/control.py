@@ -126,7 +126,7 @@ def control(
     and by whom is in its lineage. A training that is started again begins with the settings of
     its code.
     """
-    from rec_summary.cli.requests import run_of
+    from rec_summary.cli.requests import ask, run_of
     from rec_summary.series.options import compiled
 
     for name in ("histograms", "tensors"):
@@ -144,7 +144,7 @@ def control(
     if steps is not None and not settings:
         raise click.UsageError("--for needs a setting, such as --collect-freq.")
     what = {"settings": settings, "lineage": lineage, "actions": actions, "steps": steps}
-    _print_answers(*_asked(run, recorded, wait, **what), wait)
+    _print_answers(*ask(run, recorded, wait, **what), wait)
 
 
 NOTE_EXAMPLES: Final = """\b
@@ -169,41 +169,28 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
     by a kill, this command records the note, at the last step or at that of --at. A run without
     lineage, such as one of SummaryRecord, accepts no notes.
     """
-    from rec_summary.cli.requests import LONGEST_NOTE, new_request, run_of, status_of, write_note
+    from rec_summary.cli import requests
     from rec_summary.series.options import read_since
     from rec_summary.series.text import utc
 
-    if not text.strip() or len(text) > LONGEST_NOTE:
-        raise click.UsageError(f"A note has from 1 to {LONGEST_NOTE:,} characters.")
+    if not text.strip() or len(text) > requests.LONGEST_NOTE:
+        raise click.UsageError(f"A note has from 1 to {requests.LONGEST_NOTE:,} characters.")
     step = None
     if at is not None:
         moment = read_since(at, time.time(), "--at")
         step = moment.step
         text = text if step is not None else f"{utc(moment.wall_time)}: {text}"
     what: dict[str, Any] = {"note": text, "note_step": step}
-    run, recorded = run_of(source)
+    run, recorded = requests.run_of(source)
     answers: Answers = {}
-    if status_of(run, recorded) in ("RUNNING", "UNKNOWN"):
-        request, answers, ranks = _asked(run, recorded, wait, **what)
-        run, recorded = run_of(source)  # it may have ended
+    if requests.status_of(run, recorded) in ("RUNNING", "UNKNOWN"):
+        request, answers, ranks = requests.ask(run, recorded, wait, **what)
+        run, recorded = requests.run_of(source)  # it may have ended
     else:
-        request = new_request(**what)
-    if not answers and status_of(run, recorded) not in ("RUNNING", "UNKNOWN"):
-        ranks = answers = write_note(run, recorded, request)
+        request = requests.new_request(**what)
+    if not answers and requests.status_of(run, recorded) not in ("RUNNING", "UNKNOWN"):
+        ranks = answers = requests.write_note(run, recorded, request)
     _print_answers(request, answers, ranks, wait)
-
-
-def _asked(
-    run: Run, recorded: Lineage, wait: float, **what: Any
-) -> tuple[Request, Answers, Collection[int]]:
-    """Asks a running training for something; returns the request, the answers and all ranks."""
-    from rec_summary.cli.requests import STOP_MARGIN_SECS, answers_to, request_to, training_of
-
-    state = training_of(run, recorded)
-    request = request_to(run, state, **what)
-    if wait and "stop" in request.actions and state.rank_size > 1:
-        wait += STOP_MARGIN_SECS
-    return request, answers_to(run, state, request, wait), range(max(state.rank_size, 1))
 
 
 def _print_answers(request: Request, answers: Answers, ranks: Collection[int], wait: float) -> None:
