@@ -30,7 +30,7 @@ from rec_summary.errors import (
 )
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns
+from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns, concatenated
 from rec_summary.series.lineage import evaluations, lineage_of
 from rec_summary.series.options import (
     EVERYTHING,
@@ -77,6 +77,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 }
 _LINEAGE: Final = "lineage"
 _WITHOUT_TABLE: Final = ("image", "tensor", "loss_landscape")
+_SCALARS_AT_ONCE: Final = 16_384
 _RECORDS_AT_ONCE: Final = 128  # whose histograms are converted together; more take much memory
 _MOST_EXACT: Final = 1 << 53  # larger integers are rounded in a float64
 
@@ -221,10 +222,14 @@ def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[
     values = finished(run, (SCALAR, HISTOGRAM, *_WITHOUT_TABLE), selection, report)
     for writer, batches in itertools.groupby(values, key=operator.itemgetter(0)):
         name, rank = writer.name(valid(run.name)), writer.rank
+        scalars: list[Columns] = []
+        held = 0
         for _, batch in batches:
-            scalars = batch.scalars()
-            if len(scalars.codes):
-                yield "scalars", (name, rank, scalars)
+            scalars.append(batch.scalars())
+            held += len(scalars[-1].codes)
+            if held >= _SCALARS_AT_ONCE:  # small parts are gathered, because each costs the same
+                yield "scalars", (name, rank, concatenated(scalars))
+                scalars, held = [], 0
             for (kind, _), span in batch.series().items():
                 if kind in _WITHOUT_TABLE:
                     report.unknown[kind] += span.values
@@ -237,6 +242,8 @@ def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[
                 ]
                 if histograms:
                     yield "histograms", _histogram_rows(histograms)
+        if held:
+            yield "scalars", (name, rank, concatenated(scalars))
     results = list(evaluations(run, report))
     if results:
         yield "evaluations", results
