@@ -192,11 +192,13 @@ def _write_values(
 ) -> dict[str, int]:
     """Returns the number of rows of each table, by its path."""
     total = sum(run.nbytes for run in runs)
+    paths: dict[str, str] = {}
     written: collections.Counter[str] = collections.Counter()
     lineage: list[Row] = []
 
     def write(table: str, columns: Cells, schema: Schema) -> None:
-        written[tables.write(table, columns, schema)] += len(columns["run"])
+        paths[table] = tables.write(table, columns, schema)
+        written[table] += len(columns["run"])
 
     work = functools.partial(_rows_of_tables, selection=selection)
     for run, (table, content) in each_run(work, runs, engine, report):
@@ -214,7 +216,7 @@ def _write_values(
             for name in column_names(lineage)
         }
         write(_LINEAGE, _columns(lineage, schema), schema)
-    return dict(written)
+    return {paths[table]: written[table] for table in (*SCHEMAS, _LINEAGE) if table in paths}
 
 
 def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[tuple[str, Any]]:
