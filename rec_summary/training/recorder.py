@@ -13,6 +13,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX
 from rec_summary.records.writing.background import (
+    BLOCK_SECS,
     CLOSE_SECS,
     DEFAULT_FLUSH_SECS,
     BackgroundWriter,
@@ -131,6 +132,7 @@ class Recorder:
         # Of closed files.
         self._before = dict.fromkeys(("records", "bytes", "dropped", "errors", "queue_length"), 0)
         self._failed = False  # the last opening or closing
+        self._close_secs = CLOSE_SECS
 
     @property
     def is_open(self) -> bool:
@@ -225,6 +227,13 @@ class Recorder:
         writer = self._writer
         return not self._failed if writer is None else writer.flush(timeout)
 
+    def drain(self, timeout: float = CLOSE_SECS) -> None:
+        """Waits as `flush`, so that a full queue has room for the last records.
+
+        After a wait in vain, closing waits less.
+        """
+        self._close_secs = CLOSE_SECS if self.flush(timeout) else BLOCK_SECS
+
     def counters(self) -> dict[str, int]:
         """Returns counters since the first opening, by name.
 
@@ -241,15 +250,13 @@ class Recorder:
             counts["queue_length"] = writer.take_longest()
         return counts
 
-    def close(self, timeout: float = CLOSE_SECS) -> None:
-        """Writes the queued records and closes the files. You may call it at any time.
-
-        It waits for at most `timeout` seconds.
-        """
+    def close(self) -> None:
+        """Writes the queued records and closes the files. You may call it at any time."""
         writer = self._writer
         if writer is not None:
-            writer.close(timeout)
+            writer.close(self._close_secs)
             self._failed = not writer.flush(0)
             self._before = self.counters()
             self._writer = self._files = None
+            self._close_secs = CLOSE_SECS
             atexit.unregister(self.close)

@@ -128,7 +128,7 @@ def test_a_full_disk_leaves_the_old_files(records: Path, monkeypatch: pytest.Mon
         raise OSError(errno.ENOSPC, "No space left on device")
 
     before = sorted(os.listdir(records))
-    monkeypatch.setattr(os, "fsync", full)  # no disk is full just then
+    monkeypatch.setattr(os, "fsync", full)  # no disk here fills up just then
     with pytest.raises(OSError, match="No space left"):
         keep_within(str(records), 0, BUDGET)
     monkeypatch.undo()

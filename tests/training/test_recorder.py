@@ -8,10 +8,13 @@ import pytest
 from rec_summary._pb import summary_pb2
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.failures import Troubles
+from rec_summary.records.writing.background import BLOCK_SECS
+from rec_summary.records.writing.record import Task
 from rec_summary.records.writing.segment import is_open_here
 from rec_summary.training.recorder import Recorder, RecorderOptions, step_record
 from rec_summary.values.summary import HISTOGRAM, SCALAR, TENSOR, SummaryValue
 from tests.support.disk import LittleSpace
+from tests.support.waiting import PATIENCE_SECS
 
 
 @pytest.fixture
@@ -54,6 +57,18 @@ def test_where_no_thread_can_be_started_nothing_is_left_open(recorder, tmp_path)
     recorder.write_message(event(2))
     assert recorder.flush() is True
     recorder.close()
+
+
+def test_a_writer_that_hangs_at_the_end_is_waited_for_once(recorder, caplog):
+    moves = threading.Event()
+    recorder.open(0)
+    recorder.put(Task("held up", lambda: moves.wait(PATIENCE_SECS), 1))
+    recorder.drain(0.1)
+    try:
+        recorder.close()
+    finally:
+        moves.set()
+    assert f"the writer is still busy after {BLOCK_SECS} s" in caplog.text
 
 
 def test_what_could_not_be_written_when_it_was_closed_is_not_flushed(recorder):

@@ -40,14 +40,15 @@ logger = logging.getLogger("rec_summary")
 class DirectoryWatch:
     """Watches directories, each for its names and for the files in it."""
 
-    def __init__(self, mounts: str = "/proc/self/mountinfo") -> None:
+    def __init__(self, mounts: str = "/proc/self/mountinfo", library: Any = None) -> None:
         """Begins with no directory; the kernel is asked for the first one.
 
         Args:
             mounts: The file with the mounted file systems.
+            library: The C library, as `ctypes` loads it; None to load it when it is needed.
         """
         self._mounts = mounts
-        self._library: Any = None
+        self._library = library
         self._fd = -1
         self._end: weakref.finalize[..., DirectoryWatch] | None = None  # closes the descriptor
         self._is_local: dict[int, bool] = {}  # by the number of the file system
@@ -153,7 +154,7 @@ class DirectoryWatch:
         return self._is_local[device] and self._fd >= 0
 
     def _open(self) -> None:
-        self._library = ctypes.CDLL(None, use_errno=True)
+        self._library = self._library or ctypes.CDLL(None, use_errno=True)
         self._fd = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._fd >= 0:
             self._end = weakref.finalize(self, os.close, self._fd)

@@ -25,7 +25,7 @@ from rec_summary.checks import (
 )
 from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.background import BLOCK_SECS, CLOSE_SECS, DEFAULT_FLUSH_SECS
+from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training import operators
@@ -223,7 +223,6 @@ class SummaryCollector(Callback):
         self._progress = TrainingProgress()
         self._run: TrainRun | None = None
         self._signals = InterruptSignals(self._complete)
-        self._close_secs = CLOSE_SECS
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
         self._recorded_step = 0  # the last one in the directory before this training
@@ -272,7 +271,7 @@ class SummaryCollector(Callback):
     def _close(self, error: BaseException | None) -> None:
         """Completes the records and closes them; logs an interruption, and failures."""
         self._finish(error)
-        self._recorder.close(self._close_secs)
+        self._recorder.close()
         if self._checkpoints is not None:
             self._checkpoints.close()
             self._checkpoints = None
@@ -521,8 +520,7 @@ class SummaryCollector(Callback):
         """Writes the last lineage of a run, with its status."""
         run, self._run = self._run, None
         if run is not None:
-            # A queue that is full would drop the last records. After this wait, closing waits less.
-            self._close_secs = CLOSE_SECS if self._recorder.flush() else BLOCK_SECS
+            self._recorder.drain()
             if self._control.is_due(self._progress.step):
                 self._apply_requests(run)
             if self._recommender is not None:

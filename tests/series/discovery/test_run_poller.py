@@ -532,23 +532,28 @@ def test_a_directory_that_has_moved_is_watched_once_its_old_place_is_known_to_be
 
 
 def test_a_system_that_allows_no_more_watches_is_named_once(
-    source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    source: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    class FullAfterOne(ctypes.CDLL):
+        """The C library of a system that allows one watch."""
+
+        def inotify_add_watch(self, fd: int, path: bytes, mask: int) -> int:
+            if not os.path.isdir(path) or not len(watch):
+                return int(self["inotify_add_watch"](fd, path, mask))
+            ctypes.set_errno(errno.ENOSPC)
+            return -1
+
     source.mkdir()
-    watch = DirectoryWatch()
+    watch = DirectoryWatch(library=FullAfterOne(None, use_errno=True))
     device = source.stat().st_dev
     if not watch.add(str(source), device):
         pytest.skip("this system does not report changes of this directory")
 
-    def refused(*_: object) -> int:
-        ctypes.set_errno(errno.ENOSPC)
-        return -1
-
+    for name in "ab":
+        (source / name).mkdir()
     with caplog.at_level(logging.INFO, logger="rec_summary"):
         assert not watch.add(str(source / "missing"), device)
         assert caplog.messages == []
-        # The limit of the system is not ours to exhaust.
-        monkeypatch.setattr(watch._library, "inotify_add_watch", refused)
         for name in "ab":
             assert not watch.add(str(source / name), device)
     [message] = caplog.messages

@@ -5,7 +5,6 @@ import json
 import logging
 import math
 import resource
-import threading
 
 import numpy as np
 import pytest
@@ -25,9 +24,7 @@ from rec_summary.records.reading.runs import list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import rank_bytes
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.training.collector import collector as collector_module
 from rec_summary.training.landscape.policy import SavePolicy
-from rec_summary.training.recorder import Recorder
 from tests.support.nets import (
     BATCH,
     LEARNING_RATE,
@@ -42,7 +39,6 @@ from tests.support.nets import (
 from tests.support.original_rec_model import original_rec_model
 from tests.support.record_dirs import event, scalar
 from tests.support.training_records import events, graphs, histograms, lineage, scalars, statuses
-from tests.support.waiting import PATIENCE_SECS
 
 
 class Losses(Callback):
@@ -563,19 +559,6 @@ def test_a_queue_that_is_full_at_the_end_still_takes_the_last_records(tmp_path):
     assert statuses(tmp_path)[-1] == "STOPPED"
     dropped = scalars(tmp_path, "rec_summary/dropped")
     assert dropped == {400: collector.troubles["record dropped"]}
-
-
-def test_a_disk_that_hangs_at_the_end_is_waited_for_once(tmp_path, monkeypatch, caplog):
-    moves = threading.Event()
-    # A disk that hangs; and waits of a minute, and of five seconds, that nobody chooses.
-    monkeypatch.setattr(RunWriter, "write", lambda self, record: moves.wait(PATIENCE_SECS))
-    monkeypatch.setattr(Recorder, "flush", functools.partialmethod(Recorder.flush, 0.1))
-    monkeypatch.setattr(collector_module, "BLOCK_SECS", 0.1)
-    try:
-        click_model().online_train(stream(), callbacks=[SummaryCollector(tmp_path), Journal(20)])
-    finally:
-        moves.set()
-    assert "the writer is still busy after 0.1 s" in caplog.text
 
 
 def test_an_interrupted_training_says_what_was_recorded(tmp_path, caplog):

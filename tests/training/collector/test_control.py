@@ -321,7 +321,8 @@ class Asks(Journal):
 
 
 def wait_for_request(collector: SummaryCollector, step: int) -> None:
-    """Waits until the collector has read a request, of which it tells nobody else."""
+    """Waits until the collector has read a request."""
+    # It tells nobody else, and has nothing else to do for a test to see.
     eventually(lambda: collector._control.is_due(step))
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -17,16 +18,13 @@ from rec_summary import RecModel, SummaryCollector
 from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.metadata import read_metadata
 from rec_summary.records.checkpoints import METADATA_NAME, REPLAY_NAME
-from rec_summary.records.failures import Troubles
 from rec_summary.records.locks import LOCK_NAME, file_lock
+from rec_summary.records.writing.background import BLOCK_SECS
 from rec_summary.records.writing.run_writer import Durability
-from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
-from rec_summary.training.landscape.options import LandscapeOptions
 from rec_summary.training.landscape.policy import EverySteps, KeepLast, SavePolicy
 from tests.support.nets import (
     BATCH,
     FIELDS,
-    ClickNet,
     Journal,
     batch_of_clicks,
     bounded,
@@ -58,9 +56,9 @@ def weights(network):
     return {p.name: np.array(p.asnumpy(), copy=True) for p in network.get_parameters()}
 
 
-def collector(path, **landscape):
+def collector(path, durability=None, **landscape):
     specified = {"collect_landscape": {**LANDSCAPE, **landscape}}
-    return SummaryCollector(path, collect_specified_data=specified)
+    return SummaryCollector(path, collect_specified_data=specified, durability=durability)
 
 
 def metadata(path):
@@ -161,19 +159,43 @@ def test_a_full_disk_leaves_no_half_file_and_training_goes_on(tmp_path):
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_step_that_must_not_wait_drops_checkpoints(tmp_path):
+class SlowDisk(Callback):
+    """Lets no checkpoint be written until the training has been at its third step for a while."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self._folder, self._is_held, self._moves = folder, threading.Event(), threading.Event()
+        self._holder = threading.Thread(target=self._hold)
+
+    def _hold(self):
+        with file_lock(str(self._folder / LOCK_NAME), timeout=PATIENCE_SECS):
+            self._is_held.set()
+            self._moves.wait(PATIENCE_SECS)
+
+    def on_train_begin(self, run_context):
+        self._holder.start()
+        self._is_held.wait()
+
+    def on_train_step_end(self, run_context):
+        if run_context.original_args().cur_step_num == 3:  # one is being written, two wait
+            threading.Timer(BLOCK_SECS / 2, self._moves.set).start()
+
+    def on_train_end(self, run_context):
+        self._moves.set()
+        self._holder.join()
+
+
+@pytest.mark.parametrize(("back_pressure", "drops"), [("drop", True), ("block", False)])
+def test_a_step_waits_for_checkpoints_or_drops_them_as_chosen(tmp_path, back_pressure, drops):
     folder = tmp_path / "ckpt_dir"
     folder.mkdir()
-    troubles, drop = Troubles(), Durability(back_pressure="drop")
-    assert drop.block_secs == 0.0
-    options = LandscapeOptions(policy=SavePolicy(EverySteps(1)))
-    checkpoints = LandscapeCheckpoints(str(tmp_path), options, drop, troubles)
-    with file_lock(str(folder / LOCK_NAME), timeout=PATIENCE_SECS):
-        for number in range(1, 6):  # one is written, two wait
-            checkpoints.take(ClickNet(), number, 1)
-    checkpoints.close()
-    assert troubles.counts["landscape checkpoint dropped"] >= 2
-    assert 1 <= len(list(folder.glob("*.ckpt"))) <= 3
+    ours = collector(tmp_path, Durability(back_pressure=back_pressure))
+    callbacks = [SlowDisk(folder), ours, Journal(stop_after=9)]
+    click_model().online_train(stream(), callbacks=callbacks)
+    written = len(list(folder.glob("*.ckpt")))
+    dropped = ours.troubles.get("landscape checkpoint dropped", 0)
+    assert (dropped > 0) == drops
+    assert written + dropped == 6
 
 
 def test_a_lock_file_is_never_removed_so_two_are_never_inside(tmp_path):

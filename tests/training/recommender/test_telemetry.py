@@ -227,6 +227,7 @@ def test_with_data_sink_each_step_of_a_call_counts(tmp_path, monkeypatch) -> Non
         counted.extend(seconds)
         add_steps(self, samples, seconds, waited)
 
+    # No record has the number of steps, and what is made of it depends on the machine.
     monkeypatch.setattr(Throughput, "add_steps", counting)
     network = Scorer()
     model = Model(TrainStep(network, nn.SGD(network.trainable_params(), 0.1)))

@@ -94,11 +94,16 @@ def compare(settings: Settings) -> tuple[str, list[Row]]:
 def kills(who: list[str], seconds: float, settings: Settings) -> Rounds:
     """Returns what kills lose after so many seconds, and a part of one: a round for each part."""
     rounds: Rounds = {name: [] for name in who}
-    for part in _KILL_PARTS:
-        asked = _all(who, compare_run.killed, {"seconds": seconds + part})
+    for moment in kill_times(seconds):
+        asked = _all(who, compare_run.killed, {"seconds": moment})
         for name, measured in alternate(asked, settings.once()).items():
             rounds[name] += measured
     return rounds
+
+
+def kill_times(seconds: float) -> list[float]:
+    """Returns after how many seconds each round kills: more by another part of one."""
+    return [seconds + part for part in _KILL_PARTS]
 
 
 def _usable(settings: Settings) -> tuple[list[str], str]:

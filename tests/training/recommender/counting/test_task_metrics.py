@@ -270,7 +270,7 @@ def test_a_failure_of_a_task_costs_its_own_report(tmp_path, monkeypatch, caplog,
         raise MemoryError("no memory for it")
 
     with monkeypatch.context() as patch:
-        patch.setattr(state, method, fail)
+        patch.setattr(state, method, fail)  # a test cannot use all memory up
         for step in (3, 4):
             event = Event.FromString(one.work([], request(step, final=False)))
             tags = {value.tag for value in event.summary.value}
