@@ -60,10 +60,10 @@ CASES = {
     "weighted log loss": (LogLoss, weighted),
     "ratings": (RatingErrors, ratings),
     "all users": (functools.partial(UserScores, 65_536, 64), of_users),
-    "all lists": (functools.partial(RankedLists, 4096, 600, 1, (5,)), of_lists),
+    "all lists": (functools.partial(RankedLists, 4096, 600, (5,)), of_lists),
     "few lists": (functools.partial(RankedLists, 64, 8), of_lists),
     "choices": (functools.partial(ChoiceQuality, 0, (1, 3)), choices),
-    "few users": (functools.partial(UserScores, 128, 16, 3), of_users),
+    "few users": (functools.partial(UserScores, 128, 16), of_users),
 }
 
 SPLITS = st.lists(st.integers(0, 600), min_size=0, max_size=6)
