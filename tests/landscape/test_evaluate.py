@@ -117,8 +117,7 @@ def test_each_worker_gets_a_device_of_its_own(store: Store, tmp_path: Path) -> N
 def test_a_device_of_a_process_that_is_gone_is_claimed_again(store: Store, tmp_path: Path) -> None:
     made, token = tmp_path / "made", uuid.uuid4().hex
     program = (
-        "import os, sys; from tests.landscape.test_evaluate import evaluated; "
-        "evaluated(*sys.argv[1:], then=os.abort)"
+        f"import os, sys; from {__name__} import evaluated; evaluated(*sys.argv[1:], then=os.abort)"
     )
     command = [sys.executable, "-c", program, store.folder, str(made), token]
     for _ in range(2):
