@@ -28,6 +28,7 @@ from rec_summary.series import limits
 from rec_summary.series.blocks.scan import scan_files
 from rec_summary.series.overview import verify
 from rec_summary.series.overview.inspection import inspect_run
+from rec_summary.series.step_buffer import StepBuffer
 from rec_summary.tensorboard.dashboards.graphs import graph_def
 from rec_summary.tensorboard.dashboards.images import ImageMapper, declared_size
 from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
@@ -330,6 +331,22 @@ def test_metrics_may_be_any_text(tmp_path: Path, text: str) -> None:
     size = sum(path.stat().st_size for path in (tmp_path / "logs").rglob("*") if path.is_file())
     assert size < 1_500_000
     assert len(rec_summary.load(tmp_path / "records").lineage()) == 1
+
+
+def test_tags_are_bounded_in_length_and_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The exporters make the buffers of steps; real tags beyond 100,000 take minutes.
+    monkeypatch.setattr(StepBuffer.__init__, "__defaults__", (None, 3))
+    values = [scalar(tag, 1) for tag in ("a", "b", "c", "d", "x" * 1001, "e")]
+    write(tmp_path / "records", frame(event(1, *values).SerializeToString()), good(2, "a"))
+    report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    assert report.exported == {"scalar_value": 4}  # that of the second record among them
+    assert [problem.text for problem in report.problems] == [
+        "a tag beyond the first 3 of the run; skipped: 'd'",
+        "a tag of 1,001 characters; at most 1,000 can be shown; skipped",
+        "a tag beyond the first 3 of the run; skipped: 'e'",
+    ]
 
 
 def test_the_steps_of_a_run_are_those_of_all_tags(tmp_path: Path) -> None:
