@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from IPython.core.formatters import HTMLFormatter
 
 import rec_summary
 from rec_summary._pb import lineage_pb2
@@ -23,6 +22,7 @@ from rec_summary.tables.notebook import READ_BYTES, run_html, sparkline
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
 pytest.importorskip("pandas")
+formatters = pytest.importorskip("IPython.core.formatters")
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror='alert(2)'>\" onload=\"alert(3)\x1b[31m"
 ALLOWED = {
@@ -37,7 +37,7 @@ ATTRIBUTES = {
 
 def shown(value: object) -> str:
     """Returns the HTML that a notebook shows."""
-    page = HTMLFormatter()(value)
+    page = formatters.HTMLFormatter()(value)
     assert isinstance(page, str)
     return page
 
