@@ -28,19 +28,20 @@ class Troubles:
         self._counts: dict[str, int] = {}
         self._limits: set[str] = set()
 
-    def report(self, kind: str, error: BaseException | str) -> None:
-        """Counts one failure, and logs it if it is the first of its kind.
+    def report(self, kind: str, error: BaseException | str, count: int = 1) -> None:
+        """Counts a failure, and logs it if it is the first of its kind.
 
         Args:
             kind: A short stable name, for example `"write"` or `"histogram fc.weight/auto"`.
             error: What happened.
+            count: How many of its kind have failed at once.
         """
         kind = valid_unicode(kind)  # it may name a path or a tag that is not UTF-8
         with self._lock:
             first = kind not in self._counts
             if self._keep_first:
                 self.first = self.first or (kind, error)
-            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._counts[kind] = self._counts.get(kind, 0) + count
         if first:
             detail = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
             logger.warning(

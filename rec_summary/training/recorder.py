@@ -19,7 +19,7 @@ from rec_summary.records.writing.background import (
     BackgroundWriter,
     Limits,
 )
-from rec_summary.records.writing.record import MessageRecord, Record, Task
+from rec_summary.records.writing.record import MessageRecord, Record
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.values.summary import TENSOR, SummaryValue, encode_event
@@ -194,17 +194,6 @@ class Recorder:
         writer = self._writer  # another thread may close it
         if writer is not None:
             writer.write(record)
-
-    def put(self, task: Task) -> None:
-        """Queues a task for the writer's thread."""
-        writer = self._writer
-        if writer is not None:
-            writer.put(task)
-
-    def unfinished(self, name: str) -> int:
-        """Returns how many tasks of a name wait or are being done."""
-        writer = self._writer
-        return 0 if writer is None else writer.unfinished[name]
 
     def write_step(
         self, step: int, values: Sequence[SummaryValue], wall_time: float | None = None

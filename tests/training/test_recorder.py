@@ -9,7 +9,7 @@ from rec_summary._pb import summary_pb2
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import BLOCK_SECS
-from rec_summary.records.writing.record import Task
+from rec_summary.records.writing.record import Record
 from rec_summary.records.writing.segment import is_open_here
 from rec_summary.training.recorder import Recorder, RecorderOptions, step_record
 from rec_summary.values.summary import HISTOGRAM, SCALAR, TENSOR, SummaryValue
@@ -62,7 +62,7 @@ def test_where_no_thread_can_be_started_nothing_is_left_open(recorder, tmp_path)
 def test_a_writer_that_hangs_at_the_end_is_waited_for_once(recorder, caplog):
     moves = threading.Event()
     recorder.open(0)
-    recorder.put(Task("held up", lambda: moves.wait(PATIENCE_SECS), 1))
+    recorder.write(Record(lambda: moves.wait(PATIENCE_SECS) and b"", 1))
     recorder.drain(0.1)
     try:
         recorder.close()

@@ -70,7 +70,7 @@ class TaskQueue:
 
     Attributes:
         dropped: How many tasks were refused because the queue stayed full, by name.
-        unfinished: How many tasks wait or are being done, by name.
+        held_bytes: How much memory the tasks take that wait or are being done.
     """
 
     def __init__(
@@ -98,10 +98,9 @@ class TaskQueue:
         self._at_end = at_end
         self._queue: collections.deque[Task | _Request] = collections.deque()
         self._waiting = 0  # tasks in the queue
-        self._held_bytes = 0  # of the waiting tasks and of the one being done
+        self.held_bytes = 0
         self._done = 0  # tasks, also those that failed
         self.dropped: collections.Counter[str] = collections.Counter()
-        self.unfinished: collections.Counter[str] = collections.Counter()
         self._overflowing = False
         self._longest = 0  # the longest queue since `take_longest`
         self._closing = False
@@ -130,8 +129,7 @@ class TaskQueue:
                 return
             self._queue.append(task)
             self._waiting += 1
-            self._held_bytes += nbytes
-            self.unfinished[name] += 1
+            self.held_bytes += nbytes
             self._longest = max(self._longest, self._waiting)
             self._changed.notify_all()
 
@@ -173,7 +171,7 @@ class TaskQueue:
 
     def _has_room(self, nbytes: int) -> bool:
         limits, waiting = self._limits, self._waiting
-        fits = waiting < limits.tasks and self._held_bytes + nbytes <= limits.nbytes
+        fits = waiting < limits.tasks and self.held_bytes + nbytes <= limits.nbytes
         return fits or not waiting
 
     def _wait_for_room(self, nbytes: int) -> None:
@@ -231,8 +229,7 @@ class TaskQueue:
                 self._take(record)
         with self._changed:
             self._done += 1
-            self._held_bytes -= task.nbytes
-            self.unfinished[task.name] -= 1
+            self.held_bytes -= task.nbytes
             self._changed.notify_all()
 
 

@@ -247,6 +247,8 @@ class SummaryCollector(Callback):
         """
         if self._run is not None:
             self._refresh_lineage(self._run, RunState.RUNNING)
+        if self._recommender is not None:
+            self._recommender.flush()
         return self._recorder.flush()
 
     def __enter__(self) -> SummaryCollector:
@@ -546,6 +548,8 @@ class SummaryCollector(Callback):
         elif run is not None:
             if self._options.collect.train_lineage:
                 self._write_lineage(run.lineage(RunState.STOPPED, signal_name, stuck=True))
+            if self._recommender is not None:
+                self._recommender.stop()
             self._recorder.close()
             self._log_interrupted(signal_name)
 

@@ -1,11 +1,14 @@
 """The work of a recommender's metrics on the training thread.
 
 It keeps the Tensors of each step, or copies them if they are on a device. After some thousand
-examples, or with a report, it queues them for the writer's thread, which does all counting.
+examples, or with a report, it queues them for a thread that does all counting. This is not the
+writer's thread: a record waits for no metric. Where counting is slower than training, it takes a
+part of the batches.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import math
 import time
@@ -14,6 +17,7 @@ from typing import Final
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.arrays import Array
 from rec_summary.records.failures import Troubles
+from rec_summary.records.writing.background import CLOSE_SECS, TaskQueue
 from rec_summary.records.writing.record import Record, Task
 from rec_summary.training.recommender import inputs, tables
 from rec_summary.training.recommender.config import RecommenderMetrics
@@ -25,10 +29,11 @@ from rec_summary.training.tensors import is_on_cpu
 
 _MOST_TENSOR_STEPS: Final = 16  # with live Tensors: hundreds of steps slow down training
 _EXAMPLES: Final = 1 << 15  # in a task: few examples take nearly as much time as many
-_RECORD_BYTES: Final = 8 << 20  # larger ones leave the cache, and keep memory from others
+_TASK_BYTES: Final = 8 << 20  # larger ones leave the cache, and keep memory from others
 _TABLES: Final = 4  # whose rows are sampled in one step
-_MOST_WAITING: Final = 4  # tasks in the queue of the writer's thread
-_MOST_BYTES: Final = 64 << 20
+_BEHIND_SECS: Final = 5.0  # of counting, at most, that wait: the end of a training waits for them
+_BEHIND_BYTES: Final = 64 << 20
+_FORGET: Final = 0.9  # of the earlier speed of counting, with each task
 _REPORT_BYTES: Final = 4096
 _TASK: Final = "recommender metrics"
 
@@ -41,7 +46,7 @@ class RecommenderTelemetry:
 
         Args:
             options: The metrics.
-            recorder: Receives the batches, as tasks for the writer's thread.
+            recorder: Receives the records of reports.
             troubles: Receives every failure.
         """
         self._options = options
@@ -55,6 +60,8 @@ class RecommenderTelemetry:
         self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
         self._nbytes = 0
+        self._queue: TaskQueue | None = None
+        self._counted = (float(_TASK_BYTES), _BEHIND_SECS)  # bytes, and seconds; a first guess
         self._reports = 0
         self._step = 0
         self._rows: dict[str, tuple[Array, Array]] = {}
@@ -87,6 +94,9 @@ class RecommenderTelemetry:
                 self._troubles,
                 resume=resume and self._options.resume,
             )
+        self.stop()
+        self._queue = TaskQueue(self._troubles, take=self._recorder.write)
+        atexit.register(self.stop)  # before the recorder closes
         columns = column_names(view.get("train_dataset"))
         self._reader = Reader(self._roles, columns, self._troubles, on_host=is_on_cpu())
         self._ended = self._began = time.perf_counter()
@@ -102,43 +112,64 @@ class RecommenderTelemetry:
             return
         ended = time.perf_counter()
         waited = max(self._began - self._ended, 0.0)
-        values = self._reader.take(view)
-        samples = view.samples or max((len(a) for a in values.values() if a.ndim), default=0)
         # The first step compiles the network.
         seconds = max(ended - self._ended, waited) if self._is_compiled else math.nan
         self._is_compiled = True
         steps = max(step - self._step, 1)
-        batch = StepInputs(values, samples, seconds, waited, time.time(), steps)
         self._ended, self._step = ended, step
-        if self._nbytes <= _MOST_BYTES:
-            if len(self._batches) - self._owned >= _MOST_TENSOR_STEPS:
-                self._release_tensors()
-            self._batches.append(batch)
-            self._examples += samples
-            self._nbytes += batch.nbytes
-        else:
+        if self._is_behind:
             self._troubles.report(
-                "recommender metrics: batches not counted",
-                "the writer's thread is too slow: raise report_steps, or name fewer slices, "
-                "tables and features",
+                "recommender metrics: examples not counted",
+                "counting is slower than training, so a part of the batches is left out: name "
+                "fewer slices, tables and features, or raise report_steps",
+                max(view.samples, 1),
             )
+            return
+        values = self._reader.take(view)
+        samples = view.samples or max((len(a) for a in values.values() if a.ndim), default=0)
+        batch = StepInputs(values, samples, seconds, waited, time.time(), steps)
+        if len(self._batches) - self._owned >= _MOST_TENSOR_STEPS:
+            self._release_tensors()
+        self._batches.append(batch)
+        self._examples += samples
+        self._nbytes += batch.nbytes
         if step % self._options.report_steps == 0:
-            self._queue(self._report(final=False))
+            self._put(self._report(final=False))
             return
         if self._is_detail_near(step):
             self._sample_rows(_TABLES)
-        is_large = self._examples >= _EXAMPLES or self._nbytes >= _RECORD_BYTES
-        if is_large and self._recorder.unfinished(_TASK) < _MOST_WAITING:
-            self._queue(None)
+        if self._examples >= _EXAMPLES or self._nbytes >= _TASK_BYTES:
+            self._put(None)
 
     def end(self) -> None:
-        """Queues the remaining batches, with the last report of this run."""
+        """Counts the remaining batches, and records the last report of this run."""
         if self._reader is None:
             return
         self._reader.close()
         self._reader = None
         if self._step:
-            self._queue(self._report(final=True))
+            self._put(self._report(final=True))
+        self.stop()
+
+    def flush(self) -> None:
+        """Waits until all reports so far are with the recorder."""
+        if self._queue is not None:
+            self._queue.reach(lambda: None, CLOSE_SECS)
+
+    def stop(self) -> None:
+        """Waits as `flush`; nothing is counted after that until `begin`. Twice is allowed."""
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.close()
+            atexit.unregister(self.stop)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether too much waits to be counted. When nothing waits, a batch of any size is taken."""
+        waiting = 0 if self._queue is None else self._queue.held_bytes
+        nbytes, seconds = self._counted
+        most = min(_BEHIND_SECS * nbytes / seconds, _BEHIND_BYTES)
+        return waiting > 0 and waiting + self._nbytes > most
 
     def _report(self, *, final: bool) -> ReportRequest:
         detailed = final or self._reports % self._options.advanced.detail_every == 0
@@ -178,17 +209,22 @@ class RecommenderTelemetry:
             batch.own()
         self._owned = max(len(self._batches) - 1, 0)
 
-    def _queue(self, request: ReportRequest | None) -> None:
-        assert self._aggregator is not None
+    def _put(self, request: ReportRequest | None) -> None:
         self._release_tensors()
-        run = functools.partial(_count, self._aggregator, self._batches, request)
-        self._recorder.put(Task(_TASK, run, self._nbytes + _REPORT_BYTES))
+        nbytes = self._nbytes + _REPORT_BYTES
+        if self._queue is not None:
+            run = functools.partial(self._count, self._batches, request, nbytes)
+            self._queue.put(Task(_TASK, run, nbytes))
         self._batches, self._owned, self._examples, self._nbytes = [], 0, 0, 0
 
-
-def _count(
-    aggregator: Aggregator, batches: list[StepInputs], request: ReportRequest | None
-) -> Record | None:
-    """Counts batches; returns the record of the report, if one is due and not empty."""
-    event = aggregator.work(batches, request)
-    return Record(lambda: event, len(event)) if event else None
+    def _count(
+        self, batches: list[StepInputs], request: ReportRequest | None, nbytes: int
+    ) -> Record | None:
+        """Counts batches; returns the record of the report, if one is due and not empty."""
+        assert self._aggregator is not None
+        begun = time.monotonic()
+        event = self._aggregator.work(batches, request)
+        before, seconds = self._counted
+        seconds = _FORGET * seconds + time.monotonic() - begun
+        self._counted = _FORGET * before + nbytes, seconds
+        return Record(lambda: event, len(event)) if event else None

@@ -508,16 +508,16 @@ def test_the_record_of_a_task_is_written_in_its_place(sink, troubles):
     assert troubles.counts == {}
 
 
-def test_a_queue_knows_how_many_tasks_of_a_name_are_unfinished(sink, troubles):
+def test_a_queue_knows_how_much_memory_its_unfinished_tasks_take(sink, troubles):
     sink.gate.clear()
     writer = BackgroundWriter(sink, troubles)
     writer.write(Item(1))
     for _ in range(3):
         writer.put(task(lambda: None))
-    assert writer.unfinished == {"record": 1, "count": 3}
+    assert writer.held_bytes == Item(1).nbytes + 3 * task(lambda: None).nbytes
     sink.gate.set()
     assert writer.flush()
-    assert writer.unfinished["count"] == writer.unfinished["record"] == 0
+    assert writer.held_bytes == 0
     writer.close()
 
 

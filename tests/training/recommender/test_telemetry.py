@@ -26,6 +26,7 @@ from rec_summary.training.recommender.counting import persistence
 from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, Steps
 from tests.support.nets import (
+    BATCH,
     FIELDS,
     VOCABULARY,
     WIDTH,
@@ -387,6 +388,41 @@ def test_drift_is_measured_against_what_an_earlier_run_has_kept(tmp_path) -> Non
     reference = scalars(tmp_path / "second", "recommender/drift/reference_label_rate")[10]
     before = np.concatenate([batch_of_clicks(number)[1] for number in range(10)])
     assert reference == pytest.approx(before.mean())
+
+
+def test_a_record_waits_for_no_metric(tmp_path) -> None:
+    examples, steps = 2_000_000, 30
+    labels = np.arange(examples, dtype=np.float32) % 2
+    users = np.arange(examples) % 1000
+    options = RecommenderMetrics(
+        predictions=lambda _, outputs: np.repeat(outputs[1].asnumpy(), examples // BATCH),
+        labels=lambda *_: labels,
+        users=lambda *_: users,
+        report_steps=steps - 1,
+        detail=True,
+    )
+
+    class Reads(Callback):
+        """Waits for the loss of the step before the last one, and looks for the report of it."""
+
+        before_the_report = False
+
+        def on_train_step_end(self, run_context) -> None:
+            if run_context.original_args().cur_step_num < steps:
+                return
+            while steps - 1 not in scalars(tmp_path, "loss/auto"):
+                time.sleep(0.05)
+            self.before_the_report = not scalars(tmp_path, "recommender/auc/last_100000")
+
+    reads, network = Reads(), Scorer()
+    collector = SummaryCollector(tmp_path, collect_freq=1, recommender=options)
+    model = RecModel(network, optimizer=nn.SGD(network.trainable_params()), keep_outputs=True)
+    model.online_train(stream(), callbacks=[collector, Journal(steps), reads])
+    assert reads.before_the_report
+    ((kind, left_out),) = collector.troubles.items()
+    assert kind == "recommender metrics: examples not counted"
+    counted = scalars(tmp_path, "recommender/examples/lifetime")[steps]
+    assert 0 < counted == (steps - left_out / BATCH) * examples
 
 
 def test_a_second_training_goes_on_from_the_first(tmp_path, caplog) -> None:
