@@ -89,7 +89,7 @@ def _take_event(left: Left, event: Any) -> None:
     left.scalars.update(
         (value.tag, value.scalar_value) for value in values if value.HasField("scalar_value")
     )
-    if any(not value.tag.startswith("rec_summary/") for value in values):
+    if any(not value.tag.startswith(("rec_summary/", "recommender/")) for value in values):
         left.steps.append(event.step)
 
 

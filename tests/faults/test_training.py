@@ -31,6 +31,7 @@ UNHARMED = (  # training comes to its end, and all steps are recorded
     "directory read only",
     "fork",
     "fsync at each flush",
+    "metrics slower than training",
     "slow disk, block",
     "workers fork",
     "workers spawn",

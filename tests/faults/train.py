@@ -23,10 +23,11 @@ from typing import Any
 
 import mindspore
 import mindspore.dataset
+import numpy as np
 from mindspore.dataset import GeneratorDataset
 from mindspore.train import Callback
 
-from rec_summary import Durability, SummaryCollector
+from rec_summary import Durability, RecommenderMetrics, SummaryCollector
 from tests.faults.children import TRAINER_FLUSH_SECS
 from tests.faults.rows import Rows
 from tests.support.nets import COLUMNS, ClickNet, batch_of_clicks, click_model, clicks
@@ -144,7 +145,22 @@ def options(scenario: str) -> dict[str, Any]:
         return {"durability": Durability(back_pressure=scenario.split()[-1])}
     if scenario == "fsync at each flush":
         return {"durability": Durability(fsync="flush")}
+    if scenario == "metrics slower than training":
+        return {"recommender": slow_metrics()}
     return {}
+
+
+def slow_metrics() -> RecommenderMetrics:
+    """Returns metrics of so many examples in each step that counting takes seconds."""
+    users = np.arange(1_000_000)
+    scores, labels = users % 1000 / 1000, users % 3 == 0
+    return RecommenderMetrics(
+        predictions=lambda *_: scores,
+        labels=lambda *_: labels,
+        users=lambda *_: users,
+        report_steps=10,
+        detail=True,
+    )
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 """`RecommenderMetrics`: metrics of a recommender, computed inside the training job.
 
 Modules are options (`config`, `task`, `slices`, `columns`), what takes values from a step on the
-training thread (`inputs`, `tables`, `telemetry`), and `counting`, which the writer's thread does.
+training thread (`inputs`, `tables`, `telemetry`), and `counting`, which a thread for metrics does.
 """

@@ -1,1 +1,1 @@
-"""The side of the writer's thread: it counts steps, makes reports, and stores states."""
+"""The side of the metrics' thread: it counts steps, makes reports, and stores states."""

@@ -1,4 +1,4 @@
-"""The work of a recommender's metrics on the writer's thread: counting, reports, stored states."""
+"""The work of a recommender's metrics on their thread: counting, reports, stored states."""
 
 from __future__ import annotations
 
