@@ -165,7 +165,7 @@ class RecommenderTelemetry:
 
     @property
     def _is_behind(self) -> bool:
-        """Whether too much waits to be counted. When nothing waits, a batch of any size is taken."""
+        """Whether too much waits to be counted. If nothing waits, a batch of any size is taken."""
         waiting = 0 if self._queue is None else self._queue.held_bytes
         nbytes, seconds = self._counted
         most = min(_BEHIND_SECS * nbytes / seconds, _BEHIND_BYTES)
