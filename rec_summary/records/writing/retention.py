@@ -1,8 +1,8 @@
 """Retention: a budget of bytes within which the whole history of a run stays.
 
 A file is full at a small part of the budget. When the files of a rank come near the budget, old
-ones are compacted by another process, `python -m rec_summary.compaction`: it shares no lock of
-Python with the training, runs at the lowest priority, and takes a small share of a core.
+ones are compacted by another process, `rec_summary.compaction`: it shares no lock of Python with
+the training, runs at the lowest priority, and takes a small share of a core.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ _DISK_SHARE: Final = 8  # one part in so many of a disk stays free
 _POLL_SECS: Final = 0.02
 _SHARE: Final = 0.01  # of a core
 _ROOT: Final = str(Path(__file__).parents[3])  # where the package is
+_PROGRAM: Final = """import sys
+sys.path += {!a}
+from rec_summary.compaction.__main__ import main
+sys.exit(main(sys.argv[1:]))"""
 _LONGEST_ERROR: Final = 2000
 
 
@@ -108,6 +112,14 @@ class Retention:
             raise ValueError(three_part("retention.total_bytes", received, expected))
 
 
+def _is_elsewhere(path: str) -> bool:
+    """Whether a place of modules exists, and is not the working directory."""
+    try:
+        return not os.path.samefile(path, os.curdir)
+    except OSError:
+        return False
+
+
 def rank_bytes(directory: str, rank: int) -> int:
     """Returns the size of all record files of a rank, those included that were just replaced."""
     names = None
@@ -138,7 +150,7 @@ class CompactorSettings:
     """How a writer starts the process that compacts, and how long it waits for that.
 
     Attributes:
-        python: The program that runs `-m rec_summary.compaction`.
+        python: The program that runs `rec_summary.compaction`.
         room_secs: How long a record waits for room.
         rest_secs: How long no record waits after one has waited in vain.
         join_secs: How long a writer that ends waits until many files are joined.
@@ -305,12 +317,13 @@ class Compactor:
         there = {name.stamp for name, _ in _sizes(self._directory, self._rank)}
         total = self.total_bytes - nbytes  # a large record needs more room than is left otherwise
         words = [self._directory, self._rank, total, _SHARE, self._lock, *sorted(there & set(own))]
-        command = [self._settings.python, "-m", "rec_summary.compaction", *map(str, words)]
-        path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+        paths = [path for path in sys.path if isinstance(path, str) and _is_elsewhere(path)]
+        paths.insert(0, _ROOT)
+        # Python 3.10 has no -P; so, nothing comes before the standard library either.
+        command = [self._settings.python, "-I", "-S", "-c", _PROGRAM.format(paths)]
         try:
             self._process = subprocess.Popen(
-                command,
-                env={**os.environ, "PYTHONPATH": path},
+                [*command, *map(str, words)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

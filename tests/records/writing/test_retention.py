@@ -492,8 +492,9 @@ def test_the_process_begins_with_many_files_or_many_bytes_of_its_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, nbytes: int, *, is_due: bool
 ) -> None:
     monkeypatch.setenv("OTHER", "kept")
-    monkeypatch.setenv("PYTHONPATH", "the:others")
-    python = program(tmp_path, f'echo "$@" "$PYTHONPATH" "$OTHER" > {tmp_path}/words')
+    monkeypatch.syspath_prepend(tmp_path)  # modules are found where the training finds them
+    script = f'echo "$4" > {tmp_path}/code; shift 4; echo "$@" "$OTHER" > {tmp_path}/words'
+    python = program(tmp_path, script)
     folder = tmp_path / "data"
     folder.mkdir()
     for stamp in range(count):
@@ -509,9 +510,10 @@ def test_the_process_begins_with_many_files_or_many_bytes_of_its_rank(
         words = (tmp_path / "words").read_text().split()
         total = str(LEAST_BYTES - 1000)  # a large record gets its room
         assert words == [
-            *("-m", "rec_summary.compaction", str(folder), "0", total, "0.01", "soft", "1", "3"),
-            *(f"{Path(rec_summary.__file__).parents[1]}:the:others", "kept"),
+            *(str(folder), "0", total, "0.01", "soft", "1", "3", "kept"),
         ]
+        own = str(Path(rec_summary.__file__).parents[1])
+        assert f"sys.path += ['{own}', '{tmp_path}', " in (tmp_path / "code").read_text()
 
 
 @pytest.mark.parametrize(
