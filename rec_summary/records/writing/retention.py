@@ -233,10 +233,11 @@ class Compactor:
         if time.monotonic() >= self._rests_until and not self._is_silent(settings.silent_secs):
             if self._wait_for_room(own, nbytes):
                 return
-            self._rests_until = time.monotonic() + settings.rest_secs
+            if not self._is_silent(settings.silent_secs):
+                self._rests_until = time.monotonic() + settings.rest_secs
         text = f"the files of rank {self._rank} in {self._directory} exceed their budget"
         if self._process is not None and self._is_silent(settings.silent_secs):
-            text += f": their compaction, process {self._process.pid}, does not go on"
+            text += f": their compaction, process {self._process.pid}, does not answer"
         self._troubles.report("retention", text)
 
     def _wait_for_room(self, own: Collection[int], nbytes: int) -> bool:
