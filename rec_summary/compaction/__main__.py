@@ -3,7 +3,8 @@
 Its arguments are the directory, the rank, the budget in bytes, the share of a core that it may
 take, the kind of lock, and the stamps of the writer's files. A byte on its standard input makes it
 hurry: the budget has no room left. An `e`, or the end of the input, says that the writer has
-ended; the process ends as well.
+ended; the process ends as well. It writes a byte after each portion of work: so the writer knows
+that it goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 
 from rec_summary.compaction import commit
 from rec_summary.compaction.directory import keep_within
-from rec_summary.records.writing.retention import ENDED
+from rec_summary.records.writing.retention import DONE, ENDED
 
 _LOWEST_PRIORITY: Final = 19
 _GRACE_SECS: Final = 60.0  # for readers that have a list from before
@@ -38,7 +39,9 @@ class _Pacer:
         self._hurries = False
 
     def rest(self) -> None:
-        """Rests as long as the work so far makes necessary."""
+        """Says that it goes on, and rests as long as the work so far makes necessary."""
+        with contextlib.suppress(OSError):  # the pipe is full, or the writer has ended
+            os.write(sys.stdout.fileno(), DONE)
         due = self._began + time.process_time() / self._share
         self.wait(due - time.monotonic())
 
@@ -66,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     with contextlib.suppress(OSError):
         # Absolute: also below a training with `nice -n -5`.
         os.setpriority(os.PRIO_PROCESS, 0, _LOWEST_PRIORITY)
+    os.set_blocking(sys.stdout.fileno(), False)
     pacer = _Pacer(float(share), sys.stdin.fileno())
     kind = lock or None
     try:

@@ -6,8 +6,10 @@ import contextlib
 import gc
 import importlib
 import importlib.metadata
+import os
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
@@ -16,6 +18,8 @@ from rec_summary.engines.engine import Engine, EngineError, WorkerError, first_l
 from rec_summary.engines.worker import begin_process, need_shared
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 
+_SAFE_PATH: Final = "PYTHONSAFEPATH"  # Python 3.10 does not know it
+_STARTING: Final = threading.Lock()  # held while the environment is another
 _RETRIES: Final = 2  # of a block whose worker could not load or return it
 
 
@@ -32,11 +36,31 @@ class Pool(NamedTuple):
 
 
 @contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Keeps processes that are started meanwhile from importing from the working directory."""
+    with _STARTING:
+        before = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            del os.environ[_SAFE_PATH]
+            if before is not None:
+                os.environ[_SAFE_PATH] = before
+
+
+@contextlib.contextmanager
 def loky_pool(workers: int) -> Iterator[Pool]:
     """Prepares processes, which start with the first call. One that is killed breaks the pool."""
     loky = importlib.import_module("joblib.externals.loky")
+    with _safe_path():  # of what it and Python start beside the workers
+        for name in ("multiprocessing", f"{loky.__name__}.backend"):
+            importlib.import_module(f"{name}.resource_tracker").ensure_running()
     executor = loky.ProcessPoolExecutor(
-        workers, initializer=begin_process, initargs=(gc.get_threshold(),)
+        workers,
+        initializer=begin_process,
+        initargs=(gc.get_threshold(),),
+        env={_SAFE_PATH: "1"},
     )
     try:
         yield Pool(executor.submit, workers)
@@ -96,7 +120,9 @@ def _connected(engine: Engine, stack: contextlib.ExitStack) -> Any:
                 1
             )  # a scheduler begins; a client waits without end for one that does not
     address = f"tcp://{engine.address}" if engine.address else None
-    client = distributed.Client(address, timeout=limit_secs(), set_as_default=False)
+    # Without an address, it may start workers here.
+    with contextlib.nullcontext() if address else _safe_path():
+        client = distributed.Client(address, timeout=limit_secs(), set_as_default=False)
     stack.callback(client.close)
     client.wait_for_workers(1, timeout=limit_secs())
     return client

@@ -21,6 +21,7 @@ from rec_summary.records.format.names import Kind, parse_name, this_host
 
 _TRIES: Final = 5
 _WAIT_SECS: Final = 0.002
+_ENDED: Final = (b"Z", b"X")  # a zombie, and dead
 _HELD: Final = (errno.EWOULDBLOCK, errno.EACCES)
 
 Flock = Callable[[int, int], object]
@@ -89,19 +90,28 @@ def writer_is_alive(
 
     Returns:
         True if a process has one of these files open. False if none has, and the process
-        `pid` on this host does not exist. None if it cannot be known: the records come from
-        another host or from another recorder, or another process may have the number `pid`. Then
-        only the time of the last record says something.
+        `pid` on this host does not exist, or has ended and its parent has not asked for that. None
+        if it cannot be known: the records come from another host or from another recorder, or
+        another process may have the number `pid`. Then only the time of the last record says
+        something.
     """
     held = map(os.path.basename, open_record_files(os.fspath(directory), state.rank))
     if any(names is None or name in names for name in held):
         return True
     if state.pid <= 0 or state.host != this_host():
         return None
+    return False if _has_ended(state.pid) else None
+
+
+def _has_ended(pid: int) -> bool:
     try:
-        os.kill(state.pid, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
-        return False
+        return True
     except OSError:
         pass  # it exists, and belongs to another user
-    return None
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # the state is behind the name
+            return file.read().rpartition(b") ")[2][:1] in _ENDED
+    except OSError:  # Linux alone has it
+        return False

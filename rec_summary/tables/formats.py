@@ -201,7 +201,7 @@ def _write_values(
         written[table] += len(columns["run"])
 
     work = functools.partial(_rows_of_tables, selection=selection)
-    for run, (table, content) in each_run(work, runs, engine, report):
+    for run, (table, content) in each_run(work, runs, engine, report, stream=True):
         if progress is not None:
             progress(run.name, report.bytes_read, max(total, report.bytes_read))
         if table == _LINEAGE:

@@ -196,7 +196,7 @@ class Records:
             raise ValueError(three_part("chunk", chunk, "an int of at least 1"))
         held: list[RankScalars] = []
         size = 0
-        for run, rank, scalars in self._scalars(finished_scalars):
+        for run, rank, scalars in self._scalars(finished_scalars, stream=True):
             while len(scalars.codes) >= (room := chunk - size):
                 part = RankScalars(run, rank, rows_of(scalars, slice(room)))
                 yield _scalar_frame([*held, part])
@@ -209,16 +209,21 @@ class Records:
             yield _scalar_frame(held)
 
     def _scalars(
-        self, read: Callable[[Run, Selection, Report], Iterable[tuple[Writer, Columns]]]
+        self,
+        read: Callable[[Run, Selection, Report], Iterable[tuple[Writer, Columns]]],
+        *,
+        stream: bool = False,
     ) -> Iterator[RankScalars]:
-        for run, (writer, scalars) in self._read(read, selection=self._selection):
+        for run, (writer, scalars) in self._read(read, stream=stream, selection=self._selection):
             yield RankScalars(writer.name(valid(run.name)), writer.rank, scalars)
 
-    def _read(self, read: Callable[..., Any], **arguments: Any) -> Iterator[tuple[Run, Any]]:
+    def _read(
+        self, read: Callable[..., Any], *, stream: bool = False, **arguments: Any
+    ) -> Iterator[tuple[Run, Any]]:
         """Yields what a function finds in each run, on the engine; takes what it cannot read."""
         report = Report()
         work = functools.partial(read, **arguments)
-        yield from each_run(work, self._runs, self._engine, report)
+        yield from each_run(work, self._runs, self._engine, report, stream=stream)
         self._take_problems(report)
 
     def parts(self, large: int) -> Iterator[Records]:

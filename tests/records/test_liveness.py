@@ -47,6 +47,8 @@ def test_a_killed_writer_is_not_alive(tmp_path: Path) -> None:
     assert writer_is_alive(tmp_path, state(child.pid)) is True
     assert writer_is_alive(str(tmp_path), state(child.pid, host="elsewhere")) is True
     child.send_signal(signal.SIGKILL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert writer_is_alive(tmp_path, state(child.pid)) is False  # its parent has not asked yet
     child.communicate()
     assert writer_is_alive(tmp_path, state(child.pid)) is False
     assert writer_is_alive(tmp_path, state(child.pid, host="elsewhere")) is None

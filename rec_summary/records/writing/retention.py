@@ -1,8 +1,8 @@
 """Retention: a budget of bytes within which the whole history of a run stays.
 
 A file is full at a small part of the budget. When the files of a rank come near the budget, old
-ones are compacted by another process, `python -m rec_summary.compaction`: it shares no lock of
-Python with the training, runs at the lowest priority, and takes a small share of a core.
+ones are compacted by another process, `rec_summary.compaction`: it shares no lock of Python with
+the training, runs at the lowest priority, and takes a small share of a core.
 """
 
 from __future__ import annotations
@@ -38,10 +38,17 @@ HURRY: Final = b"h"
 """Asks the process to work without rests."""
 ENDED: Final = b"e"
 """Says that the writer has ended, as the end of the input does."""
+DONE: Final = b"d"
+"""Said by the process after each portion of work."""
+_MOST_ANSWERS: Final = 1 << 16  # the size of a pipe
 _DISK_SHARE: Final = 8  # one part in so many of a disk stays free
 _POLL_SECS: Final = 0.02
 _SHARE: Final = 0.01  # of a core
 _ROOT: Final = str(Path(__file__).parents[3])  # where the package is
+_PROGRAM: Final = """import sys
+sys.path += {!a}
+from rec_summary.compaction.__main__ import main
+sys.exit(main(sys.argv[1:]))"""
 _LONGEST_ERROR: Final = 2000
 
 
@@ -108,6 +115,14 @@ class Retention:
             raise ValueError(three_part("retention.total_bytes", received, expected))
 
 
+def _is_elsewhere(path: str) -> bool:
+    """Whether a place of modules exists, and is not the working directory."""
+    try:
+        return not os.path.samefile(path, os.curdir)
+    except OSError:
+        return False
+
+
 def rank_bytes(directory: str, rank: int) -> int:
     """Returns the size of all record files of a rank, those included that were just replaced."""
     names = None
@@ -138,8 +153,10 @@ class CompactorSettings:
     """How a writer starts the process that compacts, and how long it waits for that.
 
     Attributes:
-        python: The program that runs `-m rec_summary.compaction`.
-        room_secs: How long a record waits for room.
+        python: The program that runs `rec_summary.compaction`.
+        room_secs: How long a record waits for room. The queue drops records if it waits longer.
+        silent_secs: How long it waits for a process that does not answer.
+        hung_secs: After this time without an answer, the process is killed.
         rest_secs: How long no record waits after one has waited in vain.
         join_secs: How long a writer that ends waits until many files are joined.
         end_secs: How long a process may take to end.
@@ -147,10 +164,12 @@ class CompactorSettings:
     """
 
     python: str = sys.executable or "python3"
-    room_secs: float = 60.0
+    room_secs: float = 3.0
+    silent_secs: float = 1.0
+    hung_secs: float = 60.0
     rest_secs: float = 10.0
     join_secs: float = 5.0
-    end_secs: float = 5.0
+    end_secs: float = 2.0
     statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
 
 
@@ -188,6 +207,7 @@ class Compactor:
         self._settings = settings or CompactorSettings()
         self._process: subprocess.Popen[bytes] | None = None
         self._rests_until = -math.inf  # there was no room, and nothing helped
+        self._asked = math.inf  # when the process was first told to hurry, and has not answered
         self.total_bytes = total_bytes
         self._fit_disk()
 
@@ -202,16 +222,22 @@ class Compactor:
             nbytes: The size of the next record: there has to be room for it, and for a full file.
         """
         self._fit_disk()
+        settings, process = self._settings, self._process
+        if process is not None and self._is_silent(settings.hung_secs):
+            process.kill()
         is_due = self._nbytes() > begin_bytes(self.total_bytes) or self._are_many()
         if is_due and not self._is_running():
             self._start(own, nbytes)
         if self._has_room(nbytes):
             return
-        if time.monotonic() >= self._rests_until:
+        if time.monotonic() >= self._rests_until and not self._is_silent(settings.silent_secs):
             if self._wait_for_room(own, nbytes):
                 return
-            self._rests_until = time.monotonic() + self._settings.rest_secs
+            if not self._is_silent(settings.silent_secs):
+                self._rests_until = time.monotonic() + settings.rest_secs
         text = f"the files of rank {self._rank} in {self._directory} exceed their budget"
+        if self._process is not None and self._is_silent(settings.silent_secs):
+            text += f": their compaction, process {self._process.pid}, does not answer"
         self._troubles.report("retention", text)
 
     def _wait_for_room(self, own: Collection[int], nbytes: int) -> bool:
@@ -229,6 +255,8 @@ class Compactor:
             time.sleep(_POLL_SECS)
             if self._has_room(nbytes):
                 return True
+            if self._is_silent(self._settings.silent_secs):
+                break
         return False
 
     def takes(self, nbytes: int) -> bool:
@@ -242,27 +270,37 @@ class Compactor:
 
         Trainings that are shorter than that would never join their files, so one of them waits.
         """
-        if self._is_running() and self._are_many():
+        settings = self._settings
+        deadline = time.monotonic() + (settings.join_secs if self._are_many() else 0.0)
+        while self._is_running() and time.monotonic() < deadline:
+            if self._is_silent(settings.silent_secs):
+                break
             self._hurry()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                assert self._process is not None
-                self._process.wait(self._settings.join_secs)
-            self._is_running()  # a failure is reported
-        self._end()
+            time.sleep(_POLL_SECS)
+        self._end(0.0 if self._is_silent(settings.silent_secs) else settings.end_secs)
 
-    def _end(self) -> str:
-        """Ends the process; returns what it says about a failure."""
-        process, self._process = self._process, None
+    def _end(self, seconds: float) -> str:
+        """Ends the process, if need be by force; returns what it says about a failure."""
+        process, self._process, self._asked = self._process, None, math.inf
         if process is None:
             return ""
-        with process:  # at its end, the pipes are closed and the process is waited for
-            try:
-                # The input alone may not end: processes that the training forked have it.
-                _, errors = process.communicate(ENDED, self._settings.end_secs)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                return ""
+        try:
+            # The input alone may not end: processes that the training forked have it.
+            _, errors = process.communicate(ENDED, seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it may wait for a disk
+                process.communicate(timeout=self._settings.end_secs)
+            return ""
         return errors.decode("utf-8", "replace").strip()
+
+    def _is_silent(self, seconds: float) -> bool:
+        """Whether the process was told to hurry, and has done nothing since, for some seconds."""
+        if self._process is not None and self._process.stdout is not None:
+            with contextlib.suppress(BlockingIOError):
+                if os.read(self._process.stdout.fileno(), _MOST_ANSWERS):
+                    self._asked = math.inf
+        return time.monotonic() - self._asked > seconds
 
     def _has_room(self, nbytes: int) -> bool:
         # For a full file; another one, which may be a little larger, is made meanwhile.
@@ -305,25 +343,29 @@ class Compactor:
         there = {name.stamp for name, _ in _sizes(self._directory, self._rank)}
         total = self.total_bytes - nbytes  # a large record needs more room than is left otherwise
         words = [self._directory, self._rank, total, _SHARE, self._lock, *sorted(there & set(own))]
-        command = [self._settings.python, "-m", "rec_summary.compaction", *map(str, words)]
-        path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+        paths = [path for path in sys.path if isinstance(path, str) and _is_elsewhere(path)]
+        paths.insert(0, _ROOT)
+        # Python 3.10 has no -P; so, nothing comes before the standard library either.
+        command = [self._settings.python, "-I", "-S", "-c", _PROGRAM.format(paths)]
         try:
             self._process = subprocess.Popen(
-                command,
-                env={**os.environ, "PYTHONPATH": path},
+                [*command, *map(str, words)],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for the training
             )
         except OSError as error:
             self._troubles.report("retention", error)
+            return
+        if self._process.stdout is not None:
+            os.set_blocking(self._process.stdout.fileno(), False)
 
     def _is_running(self) -> bool:
         process = self._process
         if process is None or process.poll() is None:
             return process is not None
-        errors = self._end()
+        errors = self._end(self._settings.end_secs)
         if process.returncode:
             last = errors.splitlines()[-1][:_LONGEST_ERROR] if errors else ""
             self._troubles.report(
@@ -334,5 +376,6 @@ class Compactor:
     def _hurry(self) -> None:
         process = self._process
         if process is not None and process.stdin is not None:
+            self._asked = min(self._asked, time.monotonic())
             with contextlib.suppress(OSError):
                 os.write(process.stdin.fileno(), HURRY)

@@ -39,7 +39,7 @@ from rec_summary.records.writing.retention import (
 from rec_summary.records.writing.segment import SegmentWriter
 
 FILE_VERSION: Final = "MindSpore.Event:1"
-_LOCK_SECS: Final = 10.0
+_LOCK_SECS: Final = 3.0  # shorter than the queue waits before it drops records
 _FSYNC: Final = ("never", "close", "flush")
 _BACK_PRESSURE: Final = ("block", "drop")
 

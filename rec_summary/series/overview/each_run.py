@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from rec_summary.engines.engine import Engine
 from rec_summary.engines.units import check_failures, is_here, run_units
 from rec_summary.errors import RecSummaryError
-from rec_summary.records.reading.runs import Run
+from rec_summary.records.reading.runs import Run, list_files
 from rec_summary.records.remote import Url
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
@@ -19,6 +21,7 @@ T = TypeVar("T")
 Read = Callable[..., Iterable[T]]
 """Reads a run, and returns what it has found; counts in its argument `report`."""
 
+_TRIES: Final = 20  # of a run whose files are replaced while it is read
 _REQUESTS: Final = 1 << 21  # bytes that a store could send while the files of a run are asked for
 
 
@@ -40,8 +43,12 @@ def each_run(
     report: Report,
     failed: Callable[[Run, Exception], object] | None = None,
     ahead: Callable[[Sequence[Run]], Iterable[Run]] = iter,
+    *,
+    stream: bool = False,
 ) -> Iterator[tuple[Run, T]]:
-    """Yields what is found in runs, in their order; here, each as soon as it is found.
+    """Yields what is found in runs, in their order.
+
+    A run is read again if compaction has replaced files since they were listed.
 
     Args:
         read: Reads a run. It is sent to workers, by its name.
@@ -51,6 +58,8 @@ def each_run(
         failed: Takes runs that cannot be read, and why; by default that is a problem. If none can
             be read, that is an error.
         ahead: Prepares runs, several at a time, and yields them. It is sent to workers by its name.
+        stream: Whether what is found here is yielded at once, and not held until the end of its
+            run. What was in files that are replaced meanwhile is missing then, and reported.
 
     Raises:
         EngineError: The engine is not installed, cannot be reached, or has been lost.
@@ -71,7 +80,8 @@ def each_run(
     if is_here(engine, sizes):
         for run in ahead(runs):
             try:
-                for item in read(run, report=report):
+                found = read(run, report=report) if stream else _whole(read, run, report)
+                for item in found:
                     yield run, item
             except (RecSummaryError, OSError) as error:
                 fail(run, error)
@@ -92,4 +102,24 @@ def each_run(
 
 def _read(read: Read[T], run: Run) -> tuple[list[T], Report]:
     report = Report()
-    return list(read(run, report=report)), report
+    return _whole(read, run, report), report
+
+
+def _whole(read: Read[T], run: Run, report: Report) -> list[T]:
+    """Returns what is found in a run; lists its files again where some were replaced."""
+    for left in reversed(range(_TRIES)):
+        before = Report()
+        before.add(report)
+        found = list(read(run, report=report))
+        new = report.problems[len(before.problems) :]
+        if isinstance(run.path, Url) or all(os.path.lexists(problem.path) for problem in new):
+            break
+        try:
+            files = [file for file in list_files(run.path) if file.name.rank in run.ranks]
+        except OSError:
+            break
+        if not left or not files:
+            break
+        vars(report).update(vars(before))
+        run = dataclasses.replace(run, files=tuple(files))
+    return found

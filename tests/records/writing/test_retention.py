@@ -28,6 +28,7 @@ from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import (
+    DONE,
     ENDED,
     HURRY,
     LEAST_BYTES,
@@ -58,7 +59,9 @@ from tests.support.record_dirs import (
 )
 from tests.support.waiting import PATIENCE_SECS, eventually
 
-PATIENT = CompactorSettings(room_secs=10 * PATIENCE_SECS, join_secs=PATIENCE_SECS)
+PATIENT = CompactorSettings(
+    room_secs=10 * PATIENCE_SECS, silent_secs=PATIENCE_SECS, join_secs=PATIENCE_SECS
+)
 
 
 def steps_of(directory: Path) -> list[int]:
@@ -268,8 +271,9 @@ def program(folder: Path, script: str) -> str:
 
 def test_where_nothing_helps_the_writer_does_not_wait_again(tmp_path: Path) -> None:
     write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    forever = math.inf
     settings = CompactorSettings(
-        counting(tmp_path), room_secs=math.inf, rest_secs=math.inf, end_secs=PATIENCE_SECS
+        counting(tmp_path), forever, forever, rest_secs=forever, end_secs=PATIENCE_SECS
     )
     troubles = Troubles()
     compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
@@ -296,7 +300,7 @@ def test_after_a_wait_that_was_too_short_the_writer_does_not_wait_again_at_once(
     asked = (tmp_path / "got").read_bytes()
     assert asked.removesuffix(ENDED) == HURRY * (len(asked) - 1)
     troubles = Troubles()
-    settings = dataclasses.replace(settings, room_secs=math.inf)
+    settings = dataclasses.replace(settings, room_secs=math.inf, silent_secs=math.inf)
     compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
     # Without a wait before, this one waits until the file is gone.
     remove = threading.Timer(0.2, (tmp_path / summary_name(10)).unlink)
@@ -421,7 +425,8 @@ def test_a_failure_is_reported_and_the_old_files_stay(
         path = data / summary_name(stamp)
         write_payloads(path, b"x" * LEAST_BYTES)
     troubles = Troubles()
-    compactor = Compactor(str(data), 0, LEAST_BYTES, None, troubles, CompactorSettings(python))
+    settings = dataclasses.replace(PATIENT, python=python)
+    compactor = Compactor(str(data), 0, LEAST_BYTES, None, troubles, settings)
     before = sorted(os.listdir(data))
     compactor.begun({10, 20})
     compactor.close()
@@ -445,17 +450,56 @@ def test_there_is_room_for_a_record_and_for_the_file_that_is_compacted(
 
 
 @pytest.mark.parametrize("makes_room", [False, True])
-def test_a_process_that_hangs_is_waited_for_until_there_is_room_or_for_a_minute(
-    tmp_path: Path, *, makes_room: bool
+def test_a_process_that_hangs_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, makes_room: bool
 ) -> None:
     old = write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
     python = program(tmp_path, f"{f'rm {old}' if makes_room else ''}\nexec sleep 1000")
-    settings = CompactorSettings(python, room_secs=math.inf if makes_room else 0.1, end_secs=0.01)
+    silent_secs, end_secs = (math.inf, 0.01) if makes_room else (0.05, PATIENCE_SECS)
+    settings = CompactorSettings(python, math.inf, silent_secs, end_secs=end_secs)
     troubles = Troubles()
     compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
     compactor.begun({10})
     compactor.close()
     assert troubles.counts == ({} if makes_room else {"retention": 1})
+    assert makes_room or re.search(r"compaction, process \d+, does not answer", caplog.text)
+
+
+def test_a_process_that_hangs_is_killed_and_the_next_one_continues(
+    tmp_path: Path,
+) -> None:
+    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    python = counting(tmp_path, "exec sleep 1000")
+    settings = CompactorSettings(python, math.inf, silent_secs=0.05, hung_secs=0.1)
+    troubles = Troubles()
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
+
+    def starts() -> int:
+        compactor.begun({10})
+        return starts_of(tmp_path)
+
+    eventually(starts, until=lambda count: count > 1, despite=FileNotFoundError)
+    compactor.close()
+    assert troubles.counts["retention"] > 1
+
+
+def test_a_process_that_goes_on_is_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    large = folder / summary_name(10)
+    large.write_bytes(bytes(begin_bytes(LEAST_BYTES) + 1))
+    python = program(tmp_path, f"touch {tmp_path}/goes_on\nexec yes")
+    settings = CompactorSettings(python, math.inf, silent_secs=1.0, end_secs=0.01)
+    troubles = Troubles()
+    compactor = Compactor(str(folder), 0, LEAST_BYTES, None, troubles, settings)
+    compactor.begun({10})  # it starts the process and there is room
+    eventually((tmp_path / "goes_on").exists)
+    large.write_bytes(bytes(LEAST_BYTES))
+    remove = threading.Timer(3.0, large.unlink)  # later than a silent one is waited for
+    remove.start()
+    compactor.begun({10})
+    compactor.close()
+    assert troubles.counts == {}
 
 
 def test_the_process_is_asked_to_end_also_while_another_one_has_its_input_open(
@@ -492,8 +536,9 @@ def test_the_process_begins_with_many_files_or_many_bytes_of_its_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, nbytes: int, *, is_due: bool
 ) -> None:
     monkeypatch.setenv("OTHER", "kept")
-    monkeypatch.setenv("PYTHONPATH", "the:others")
-    python = program(tmp_path, f'echo "$@" "$PYTHONPATH" "$OTHER" > {tmp_path}/words')
+    monkeypatch.syspath_prepend(tmp_path)  # modules are found where the training finds them
+    script = f'echo "$4" > {tmp_path}/code; shift 4; echo "$@" "$OTHER" > {tmp_path}/words'
+    python = program(tmp_path, script)
     folder = tmp_path / "data"
     folder.mkdir()
     for stamp in range(count):
@@ -509,9 +554,10 @@ def test_the_process_begins_with_many_files_or_many_bytes_of_its_rank(
         words = (tmp_path / "words").read_text().split()
         total = str(LEAST_BYTES - 1000)  # a large record gets its room
         assert words == [
-            *("-m", "rec_summary.compaction", str(folder), "0", total, "0.01", "soft", "1", "3"),
-            *(f"{Path(rec_summary.__file__).parents[1]}:the:others", "kept"),
+            *(str(folder), "0", total, "0.01", "soft", "1", "3", "kept"),
         ]
+        own = str(Path(rec_summary.__file__).parents[1])
+        assert f"sys.path += ['{own}', '{tmp_path}', " in (tmp_path / "code").read_text()
 
 
 @pytest.mark.parametrize(
@@ -567,7 +613,8 @@ def test_the_process_sleeps_most_of_the_time_and_ends_with_the_writer(
     writer.close()
     before = find_runs(tmp_path)[0].nbytes
     words = [sys.executable, "-m", "rec_summary.compaction", tmp_path, 0, before, 1e-9, ""]
-    process = subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(list(map(str, words)), stdin=pipe, stdout=pipe, stderr=pipe)
     assert process.stdin is not None
     # It has work for seconds of a core, and a billionth of one.
     if sent:  # a process that the training has forked may hold the input open
@@ -582,7 +629,8 @@ def test_the_process_sleeps_most_of_the_time_and_ends_with_the_writer(
 
 def compacting(directory: Path) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", "rec_summary.compaction", directory, 0, LEAST_BYTES, 1.0, ""]
-    return subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(list(map(str, words)), stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def test_replaced_files_stay_for_readers_until_the_process_ends(tmp_path: Path) -> None:
@@ -602,8 +650,9 @@ def test_replaced_files_stay_for_readers_until_the_process_ends(tmp_path: Path) 
     eventually(has_done_its_work, despite=TimeoutError)
     assert hidden() > MOST_SMALL
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19  # the training comes first
-    _, errors = process.communicate(ENDED, timeout=PATIENCE_SECS)
+    said, errors = process.communicate(ENDED, timeout=PATIENCE_SECS)
     assert (process.returncode, errors) == (0, b"")
+    assert set(said) == set(DONE)  # the writer knows that it goes on
     assert hidden() == 0
     assert steps_of(tmp_path) == list(range(1, MOST_SMALL + 3))
 

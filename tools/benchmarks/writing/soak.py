@@ -145,12 +145,13 @@ def write(work: str, folder: str, records: int, budget: int) -> dict[str, float]
 
     from rec_summary.records.failures import Troubles
     from rec_summary.records.writing.record import Record
-    from rec_summary.records.writing.retention import Retention
+    from rec_summary.records.writing.retention import CompactorSettings, Retention
     from rec_summary.records.writing.run_writer import Rotation, RunWriter
 
     troubles = Troubles()
     rotation = Rotation(retention=Retention(total_bytes=budget))
-    writer = RunWriter(folder, rotation=rotation, troubles=troubles)
+    settings = CompactorSettings(room_secs=60.0)  # no training writes as fast
+    writer = RunWriter(folder, rotation=rotation, troubles=troubles, compactor=settings)
     most = _Most(folder)
     samples: list[_Disk] = []
     block, written = 0, 0
