@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import getpass
 import os
@@ -19,7 +20,7 @@ from rec_summary.errors import (
     three_part,
     verbatim,
 )
-from rec_summary.records.control import Request, add_request, check_request, new_identity
+from rec_summary.records.control import FullError, Request, add_request, check_request, new_identity
 from rec_summary.records.format.names import Kind, this_host
 from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run, find_runs
@@ -114,45 +115,74 @@ def ask(
     Args:
         run: The run.
         recorded: Its lineage.
-        wait: How long to wait for answers, in seconds; longer if it ends several ranks.
+        wait: How long to wait for room and for answers, in seconds; longer if it ends several
+            ranks.
         what: What is asked for.
 
     Returns:
         The request, the answers and all ranks.
 
     Raises:
-        SourceError: It is not running, or takes no requests; or it has several ranks that are to
-            end, and it is not known where they are.
+        SourceError: It is not running, or takes no requests; or it has not applied earlier ones,
+            and there is no room for another one; or it has several ranks that are to end, and it
+            is not known where they are.
         ArgumentError: No training could read the request.
     """
     state = _training_of(run, recorded)
-    at_step = None
-    if state.rank_size > 1:
-        known_positions = positions(run)
-        moving = {rank for rank, position in known_positions.items() if position.rate > 0}
-        missing = [rank for rank in range(state.rank_size) if rank not in moving]
-        stops = "stop" in what.get("actions", ())
-        wait += STOP_MARGIN_SECS if wait and stops else 0
-        if missing and stops:
-            received = f"values of fewer than two steps of rank {', '.join(map(str, missing[:10]))}"
-            expected = (
-                "values of two steps of each rank, which show what step all ranks will reach: try "
-                "again when they are recorded (sooner with --collect-freq 1), or end all "
-                "processes with SIGTERM"
-            )
-            raise SourceError(three_part(f"to end {run.path} now", verbatim(received), expected))
-        if known_positions:
-            end = time.time() + (STOP_MARGIN_SECS if stops else _MARGIN_SECS)
-            # The next step is the first one that ends later; one more, as steps differ.
-            at_step = 2 + max(position.step_at(end) for position in known_positions.values())
-        if missing:
-            terminal.complain(
-                "control",
-                f"the step of rank {', '.join(map(str, missing))} is not known yet: "
-                "ranks may apply the request at different steps",
-            )
-    request = new_request(at_step=at_step, **what)
-    return request, _answers_to(run, state, request, wait), range(max(state.rank_size, 1))
+    ranks = range(max(state.rank_size, 1))
+    stops = "stop" in what.get("actions", ())
+    wait += STOP_MARGIN_SECS if wait and stops and len(ranks) > 1 else 0
+    end = time.monotonic() + wait
+    conversation = _Conversation(run, state)
+    while True:
+        conversation.read()
+        # Known at the last moment: a request that waits for room would be late.
+        at_step, missing = _common_step(run, ranks, stops=stops)
+        request = new_request(at_step=at_step, **what)
+        try:
+            with os_errors_as(SourceError, "the record directory", run.path, _WRITABLE):
+                add_request(run.path, request, conversation.is_done)
+            break
+        except FullError as error:
+            if conversation.ended or time.monotonic() >= end:
+                raise SourceError(str(error)) from error
+        time.sleep(_POLL_SECS)
+    if missing:
+        terminal.complain(
+            "control",
+            f"the step of rank {', '.join(map(str, missing))} is not known yet: "
+            "ranks may apply the request at different steps",
+        )
+    answers = conversation.answers[request.id]
+    while len(answers) < len(ranks) and time.monotonic() < end and not conversation.ended:
+        conversation.read()
+        time.sleep(_POLL_SECS)
+    return request, answers, ranks
+
+
+def _common_step(run: Run, ranks: range, *, stops: bool) -> tuple[int | None, list[int]]:
+    """Returns the step at which all ranks can apply a request, and the ranks that may not.
+
+    Raises:
+        SourceError: They are to stop there, and it is not known where each of them is.
+    """
+    if len(ranks) == 1:
+        return None, []
+    known_positions = positions(run)
+    moving = {rank for rank, position in known_positions.items() if position.rate > 0}
+    missing = [rank for rank in ranks if rank not in moving]
+    if missing and stops:
+        received = f"values of fewer than two steps of rank {', '.join(map(str, missing[:10]))}"
+        expected = (
+            "values of two steps of each rank, which show what step all ranks will reach: try "
+            "again when they are recorded (sooner with --collect-freq 1), or end all "
+            "processes with SIGTERM"
+        )
+        raise SourceError(three_part(f"to end {run.path} now", verbatim(received), expected))
+    end = time.time() + (STOP_MARGIN_SECS if stops else _MARGIN_SECS)
+    # The next step is the first one that ends later; one more, as steps differ.
+    steps = [2 + position.step_at(end) for position in known_positions.values()]
+    return max(steps, default=None), missing
 
 
 def new_request(**what: Any) -> Request:
@@ -173,34 +203,43 @@ def _user() -> str:
         return f"uid {os.getuid()}"
 
 
-def _answers_to(run: Run, state: RunState, request: Request, wait: float) -> Answers:
-    """Puts a request, and waits for answers; no longer than a training of one rank goes on."""
-    records = NewRecords(Report())
-    for file in run.files:
-        records.skip(file)
-    try:
-        with os_errors_as(SourceError, "the record directory", run.path, _WRITABLE):
-            add_request(run.path, request)
-    except ValueError as error:
-        raise ArgumentError(str(error)) from error
-    answers: Answers = {}
-    end = time.monotonic() + wait
-    ended = False
-    while len(answers) < max(state.rank_size, 1) and time.monotonic() < end:
+class _Conversation:
+    """What a training has answered.
+
+    Attributes:
+        answers: The answers to each request, by its identity.
+        ended: Whether nothing more is answered, because a training of one rank has ended.
+    """
+
+    def __init__(self, run: Run, state: RunState) -> None:
+        """Reads nothing yet."""
+        self.answers: dict[str, Answers] = collections.defaultdict(dict)
+        self.ended = False
+        self._run, self._state = run, state
+        self._is_alive = True
+        self._records = NewRecords(Report())
+
+    def is_done(self, request: Request) -> bool:
+        """Whether all ranks have answered a request, or it is for an earlier training."""
+        if request.time < self._state.start_time:
+            return True
+        return len(self.answers[request.id]) >= max(self._state.rank_size, 1)
+
+    def read(self) -> None:
+        """Reads what is new."""
         # Of several ranks, the others may get to the step after the first one has ended.
-        is_alive = state.rank_size > 1 or writer_is_alive(run.path, state) is not False
+        one_rank = self._state.rank_size <= 1
+        self.ended = not self._is_alive  # what it wrote before is read once more
+        self._is_alive = not one_rank or writer_is_alive(self._run.path, self._state) is not False
+        run = next(iter(find_runs(self._run.path)))
         for rank in run.ranks:
-            for batch in records.batches(run.files_of(Kind.LINEAGE, rank)):
+            for batch in self._records.batches(run.files_of(Kind.LINEAGE, rank)):
                 for record in batch.records():
-                    note, train = record.event.note, record.event.train_lineage
-                    if record.kind == "note" and note.request == request.id:
-                        answers[rank] = (record.event.step, valid(note.text))
-                    # Its process may go on without it.
-                    is_last = record.kind == "train_lineage" and state.rank_size <= 1
-                    ended |= is_last and train.run_state.status != RunState.RUNNING
-        if ended:
-            break
-        ended = not is_alive  # what it wrote before is read once more
-        run = next(iter(find_runs(run.path)))
-        time.sleep(_POLL_SECS)
-    return answers
+                    if record.kind == "note":
+                        note = record.event.note
+                        self.answers[note.request][rank] = (record.event.step, valid(note.text))
+                    elif record.kind == "train_lineage" and one_rank:
+                        # Its process may go on without it.
+                        stated = record.event.train_lineage.run_state
+                        if stated.start_time == self._state.start_time:
+                            self.ended |= stated.status != RunState.RUNNING

@@ -23,7 +23,7 @@ from rec_summary.errors import ArgumentError, RecSummaryError, os_errors_as, thr
 from rec_summary.records.files import write_atomically
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import is_held
-from rec_summary.records.reading.compacted import compaction_of
+from rec_summary.records.reading.compacted import head_of
 from rec_summary.records.reading.runs import RecordFile, Run, find_runs, list_files, relative_path
 from rec_summary.records.remote import SOURCE, Url, open_binary, path_or_url
 from rec_summary.records.writing.retention import MOST_FILES, rank_bytes, segment_bytes
@@ -33,7 +33,7 @@ from rec_summary.series.options import chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, shared_paths
 from rec_summary.series.report import Report
-from rec_summary.series.runs.writers import Writers
+from rec_summary.series.runs.writers import Span, Writers
 
 _RECENT_SECS: Final = 600.0  # a file that has changed since then may be written still
 _MOST_LINEAGE_FILES: Final = 8
@@ -306,8 +306,7 @@ class RunWork:
         self.done: list[Replacement] = []
         self.left: dict[str, str] = {}
         self._pace, self._output, self._dry_run = pace, output, dry_run
-        # When values of complete files were written, from and to; None without values.
-        self._times: dict[str, tuple[float, float] | None] = {}
+        self._spans: dict[str, Span | None] = {}  # of complete files; None without values
 
     def compact(self, run: Run, total_bytes: int) -> None:
         """Compacts the files of a run, which nobody writes.
@@ -425,11 +424,11 @@ class RunWork:
             if file.name.kind is not Kind.SUMMARY:
                 continue
             is_open = is_held(file.path)
-            if file.path not in self._times:
-                self._times[file.path] = _times(file, self._pace)
-            times = self._times.pop(file.path) if is_open else self._times[file.path]
-            if times is not None:
-                writers.at(file, *times)
+            if file.path not in self._spans:
+                self._spans[file.path] = _span(file, self._pace)
+            span = self._spans.pop(file.path) if is_open else self._spans[file.path]
+            if span is not None:
+                writers.at(file, span)
                 last = writers.homes[os.path.basename(file.path)]
             if is_open or file.path in self.left:
                 open_rows.pop(last, None)
@@ -472,20 +471,18 @@ def _without(files: Sequence[RecordFile], done: Sequence[Replacement]) -> list[R
     return [file for file in files if os.path.basename(file.path) not in gone]
 
 
-def _times(file: RecordFile, pace: Pace) -> tuple[float, float] | None:
-    """Returns the wall times of the first and the latest values of a file, if it has any."""
-    compaction = compaction_of(file)
-    first, last = math.inf, -math.inf
+def _span(file: RecordFile, pace: Pace) -> Span | None:
+    """Returns where the values of a file are in time and steps, if it has any."""
+    head, span = head_of(file), None
     with EventReader(file, Report(), steps_only=True) as reader:
         for batch in reader:
             if batch.kind == SUMMARY:
-                first = float(batch.wall_times[0]) if first == math.inf else first
-                last = max(last, float(batch.wall_times.max()))
-                if compaction is not None:
-                    last = max(last, compaction.last_time)
-                    break
+                part = Span.of(batch)._replace(process=head.writer)
+                span = part if span is None else span.followed_by(part)
+                if head.HasField("compaction"):
+                    return span._replace(last=max(span.last, head.compaction.last_time))
             pace()
-    return None if first == math.inf else (first, last)
+    return span
 
 
 def _recorded(files: Sequence[RecordFile]) -> int:

@@ -20,7 +20,7 @@ from rec_summary._pb.summary_pb2 import Compaction, Event
 from rec_summary.compaction.plan import MOST_TIER, bucket_steps, tier_of
 from rec_summary.compaction.thinning import Thinner
 from rec_summary.records.format import framing
-from rec_summary.records.reading.compacted import compaction_of
+from rec_summary.records.reading.compacted import compaction_of, head_of
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.writing.run_writer import FILE_VERSION
 from rec_summary.series.batch import SUMMARY, Batch
@@ -239,6 +239,8 @@ def _write_head(
     # Files of writers that were killed before their first record have no time but in their names.
     wall_time = times.began if times.began < math.inf else float(files[0].name.stamp)
     head = Event(wall_time=wall_time, version=FILE_VERSION, compaction=compaction)
+    if writer := head_of(files[-1]).writer:  # the files that follow continue this one
+        head.writer = writer
     out.write(framing.frame(head.SerializeToString()))
     return compaction
 

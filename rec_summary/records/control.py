@@ -11,6 +11,7 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -130,8 +131,14 @@ def read_requests(directory: str, user: int | None = None) -> tuple[Request, ...
         raise ValueError(three_part(f"the content of {path}", data[:100], expected)) from error
 
 
-def add_request(directory: str, request: Request) -> None:
-    """Adds a request to those in a record directory; of many, the oldest are dropped.
+class FullError(ValueError):
+    """There is no room for another request before the training has applied an earlier one."""
+
+
+def add_request(
+    directory: str, request: Request, is_done: Callable[[Request], bool] = lambda request: False
+) -> None:
+    """Adds a request to those in a record directory; removes those that are done.
 
     Where root adds one, the file and its lock belong to the owner of the directory, whose training
     reads it.
@@ -139,9 +146,11 @@ def add_request(directory: str, request: Request) -> None:
     Args:
         directory: The record directory.
         request: The request.
+        is_done: Whether an earlier request is removed.
 
     Raises:
         OSError: The file cannot be written.
+        FullError: There is no room beside the requests that are not done.
         ValueError: No training could read the request, or it is too large.
     """
     check_request(request)
@@ -154,12 +163,15 @@ def add_request(directory: str, request: Request) -> None:
         earlier: tuple[Request, ...] = ()
         with contextlib.suppress(OSError, ValueError):  # no training could read the file either
             earlier = read_requests(directory, owner.st_uid)
-        requests = (*earlier, request)[-MOST_REQUESTS:]
-        while len(data := _encoded(requests)) > MOST_BYTES and len(requests) > 1:
-            requests = requests[1:]
-        if len(data) > MOST_BYTES:
-            expected = f"at most {MOST_BYTES:,} bytes"
-            raise ValueError(three_part("the size of the request", len(data), expected))
+        requests = (*(each for each in earlier if not is_done(each)), request)
+        data = _encoded(requests)
+        if len(requests) > MOST_REQUESTS or len(data) > MOST_BYTES:
+            received = verbatim(f"{len(requests):,} of {len(data):,} bytes, with this one")
+            expected = (
+                f"at most {MOST_REQUESTS}, of {MOST_BYTES:,} bytes in all: the training has not "
+                f"applied the earlier ones; this one was not sent"
+            )
+            raise FullError(three_part(f"the requests in {path}", received, expected))
         with write_atomically(path, FILE_MODE) as file:
             file.write(data)
             if os.geteuid() == 0:
@@ -169,10 +181,14 @@ def add_request(directory: str, request: Request) -> None:
 def check_request(request: Request) -> None:
     """Raises ValueError for a request with which the whole file could not be read."""
     try:
-        msgspec.json.decode(_encoded((request,)), type=_Document)
+        data = _encoded((request,))
+        msgspec.json.decode(data, type=_Document)
     except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
         expected = f"one that a training can read ({error})"
         raise ValueError(three_part("the request", request, expected)) from error
+    if len(data) > MOST_BYTES:
+        expected = f"at most {MOST_BYTES:,} bytes"
+        raise ValueError(three_part("the size of the request", len(data), expected))
 
 
 def _hand_over(path: str, owner: os.stat_result) -> None:

@@ -150,6 +150,8 @@ class RunReader(FileReader):
         if batch.kind == SUMMARY:
             self._take_values(file, batch)
             return
+        if file.name.kind is Kind.SUMMARY:
+            self._state.writers.begins(file, batch)
         for record in batch.records():
             if record.kind == _VERSION:
                 continue

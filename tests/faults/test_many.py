@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from rec_summary.compaction.directory import compact
+from rec_summary.records.control import MOST_REQUESTS
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
+from rec_summary.series.options import EVERYTHING
+from rec_summary.series.report import Report
+from rec_summary.series.runs.values import finished_scalars
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.children import COMMAND, count, left_in, shown, start
-from tests.faults.ledger import Ledger, times
+from tests.faults.ledger import Ledger, in_check_only, times
+from tests.support.programs import PROGRAMS
 from tests.support.record_dirs import event, scalar
+from tests.support.training_records import lineage, statuses
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 STEPS = 400
@@ -64,6 +74,76 @@ def test_two_trainers_of_one_rank_on_one_directory(tmp_path: Path, ledger: Ledge
         assert sorted(left.steps) == sorted(2 * list(range(1, STEPS + 1)))
         assert left.torn == 0
         ledger.survived(fault, 2 * STEPS, len(left.steps))
+
+
+@in_check_only
+def test_two_trainers_of_one_rank_that_rotate_within_a_second(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    """The values of each stay together, also where their files are compacted."""
+    fault = "two trainers of one rank that rotate within a second"
+    for number in range(times(1, 10)):
+        ledger.tried(fault)
+        folder = tmp_path / str(number)
+        program = ("tests.faults.write", folder, 0, 500, 0.02, 12_000, 0)
+        finish(*(start(*program, ahead) for ahead in (0, 1000)))
+        found = steps_by_writer(folder)
+        promised = {(0, step) for step in range(1, 501)} | {(1, step) for step in range(1001, 1501)}
+        compact(folder, 30_000)
+        assert any(file.name.last is not None for file in list_files(str(folder)))
+        assert steps_by_writer(folder) < promised
+        ledger.survived(fault, promised, found)
+
+
+def steps_by_writer(folder: Path) -> set[tuple[int, int]]:
+    """Returns the steps of the loss, with the number of their writer by the first step."""
+    [run] = find_runs(folder)
+    steps: dict[int, list[int]] = {}
+    for writer, columns in finished_scalars(run, EVERYTHING, Report()):
+        steps.setdefault(writer.number, []).extend(columns.steps.tolist())
+    return {(number, step) for number, each in enumerate(sorted(steps.values())) for step in each}
+
+
+_ASKING = """
+import json, sys
+from rec_summary.cli import main
+folder, *names = sys.argv[1:]
+ask = ["control", folder, "--wait", "0", "--lineage"]
+print(json.dumps([name for name in names if main([*ask, f"{name}=1"]) == 0]))
+"""
+
+
+@in_check_only
+def test_more_requests_than_a_training_can_hold(tmp_path: Path, ledger: Ledger) -> None:
+    """The training is suspended meanwhile; a request that is not refused is applied."""
+    pytest.importorskip("mindspore")
+    fault = "more requests than fit between two steps"
+    folder = tmp_path / "run"
+    training = start(sys.executable, PROGRAMS / "endless_training.py", folder)
+    try:
+        eventually(lambda: [*folder.glob("*_lineage")] and statuses(folder), despite=BEING_WRITTEN)
+        for number in range(times(1, 10)):
+            ledger.tried(fault)
+            training.send_signal(signal.SIGSTOP)
+            names = [f"request_{number}_{each}" for each in range(MOST_REQUESTS + 8)]
+            try:
+                asking = start(sys.executable, "-c", _ASKING, folder, *names)
+                out, errors = asking.communicate(timeout=PATIENCE_SECS)
+            finally:
+                training.send_signal(signal.SIGCONT)
+            sent = {f"lineage {name}=1" for name in json.loads(out.splitlines()[-1])}
+            assert len(sent) == MOST_REQUESTS
+            assert errors.count("this one was not sent") == 8
+            notes = eventually(lambda: texts(folder), sent.issubset, despite=BEING_WRITTEN)
+            ledger.survived(fault, len(sent), len(sent & notes))
+    finally:
+        training.kill()
+        training.communicate()
+
+
+def texts(folder: Path) -> set[str]:
+    """Returns the texts of the notes in a lineage."""
+    return {note.text for note in lineage(folder, "note")}
 
 
 def test_two_exporters_on_one_log_directory(tmp_path: Path, ledger: Ledger) -> None:

@@ -1,9 +1,9 @@
 """Writes records without MindSpore, through the same writer, at the speed of its arguments.
 
-python -m tests.faults.write FOLDER RANK STEPS SECONDS_A_STEP [MAX_FILE_SIZE [BUDGET]]
+python -m tests.faults.write FOLDER RANK STEPS SECONDS_A_STEP [MAX_FILE_SIZE [BUDGET [AHEAD]]]
 
 Prints `flushed <n>` whenever all steps up to n are with the operating system. Steps carry a
-scalar, and each tenth a histogram.
+scalar, and each tenth a histogram. AHEAD is added to each step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ FLUSH_SECS = 0.05
 def main() -> None:
     folder, rank, steps, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     size = (int(sys.argv[5]) or None) if len(sys.argv) > 5 else None
-    retention = Retention(int(sys.argv[6])) if len(sys.argv) > 6 else None
+    budget = int(sys.argv[6]) if len(sys.argv) > 6 else 0
+    ahead = int(sys.argv[7]) if len(sys.argv) > 7 else 0
+    retention = Retention(budget) if budget else None
     troubles = Troubles()
     files = RunWriter(folder, rank, Rotation(size, retention=retention))
     writer = BackgroundWriter(files, troubles, flush_secs=FLUSH_SECS)
@@ -35,7 +37,7 @@ def main() -> None:
         values: list[SummaryValue] = [SummaryValue(SCALAR, "loss", step + rank / 10)]
         if step % 10 == 0:
             values.append(SummaryValue(HISTOGRAM, "weight", random.normal(size=100)))
-        writer.write(step_record(step, time.time(), values, troubles))
+        writer.write(step_record(step + ahead, time.time(), values, troubles))
         if pause:
             time.sleep(pause)
         if step % 20 == 0 and writer.flush():

@@ -13,6 +13,7 @@ from rec_summary.records.control import (
     MOST_BYTES,
     MOST_REQUESTS,
     NAME,
+    FullError,
     Request,
     add_request,
     new_identity,
@@ -46,11 +47,25 @@ def test_requests_are_read_as_they_were_added(tmp_path: Path) -> None:
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
 
 
-def test_of_many_requests_the_oldest_are_dropped(tmp_path: Path) -> None:
-    every = [request() for _ in range(MOST_REQUESTS + 2)]
-    for each in every:
+def test_no_request_is_dropped_before_it_is_done(tmp_path: Path) -> None:
+    every = [request() for _ in range(MOST_REQUESTS + 1)]
+    for each in every[:-1]:
         add_request(str(tmp_path), each)
-    assert read_requests(str(tmp_path)) == tuple(every[2:])
+    with pytest.raises(FullError, match=r"Received: 33 of .* Expected: at most 32, .* not sent"):
+        add_request(str(tmp_path), every[-1])
+    assert read_requests(str(tmp_path)) == tuple(every[:-1])
+    add_request(str(tmp_path), every[-1], lambda each: each in every[3:5])
+    assert read_requests(str(tmp_path)) == (*every[:3], *every[5:])
+
+
+def test_few_requests_may_fill_the_file(tmp_path: Path) -> None:
+    large = [request(lineage={f"{n}": "x" * 1000 for n in range(40)}) for _ in range(2)]
+    add_request(str(tmp_path), large[0])
+    with pytest.raises(FullError, match=r"the requests in .* Received: 2 of"):
+        add_request(str(tmp_path), large[1])
+    assert read_requests(str(tmp_path)) == (large[0],)
+    add_request(str(tmp_path), large[1], large[0].__eq__)
+    assert read_requests(str(tmp_path)) == (large[1],)
 
 
 def test_a_request_that_is_too_large_is_not_added(tmp_path: Path) -> None:

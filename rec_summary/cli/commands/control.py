@@ -32,7 +32,8 @@ Examples:
 
 \b
 Exit codes: 0 all ranks have done it, or with --wait 0 it was asked for; 1 a
-rank has refused it, or has not answered; 2 a mistake in the arguments.
+rank has refused it, or has not answered, or there is no room for it; 2 a
+mistake in the arguments.
 """
 _SPAN: Final = re.compile(r"([1-9]\d{0,14})\s*steps?", re.ASCII)
 

@@ -24,16 +24,19 @@ if TYPE_CHECKING:
 
 def compaction_of(file: RecordFile) -> Compaction | None:
     """Returns what a compacted file is made of; None if it is not one, or cannot be read."""
-    if file.name.last is None:
-        return None
+    head = Event() if file.name.last is None else head_of(file)
+    return head.compaction if head.HasField("compaction") else None
+
+
+def head_of(file: RecordFile) -> Event:
+    """Returns the first record of a file; one without any field if it cannot be read."""
     try:
         with RecordReader(file.path) as reader:
             first = reader.read()
             # The fields are those of a lineage event as well.
-            event = Event.FromString(first.payload) if first is not None else Event()
+            return Event.FromString(first.payload) if first is not None else Event()
     except (OSError, RecordError, *UNDECODABLE):
-        return None
-    return event.compaction if event.HasField("compaction") else None
+        return Event()
 
 
 def in_force(files: Iterable[RecordFile]) -> list[RecordFile]:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import math
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -153,6 +154,7 @@ class RunWriter:
         self._troubles = troubles or Troubles()
         self._os = system
         self._gone_bytes = 0  # of files that are closed
+        self._identity = secrets.randbits(63)  # readers know the files of a writer by it
         self._stamps: set[int] = set()  # of the files that this writer has created
         self._compactor: Compactor | None = None
         self._is_checked = False  # whether the files from before were compacted, if need be
@@ -333,7 +335,8 @@ class RunWriter:
         """
         created: dict[Kind, SegmentWriter] = {}
         # The fields are those of a lineage event as well.
-        version = summary_pb2.Event(wall_time=time.time(), version=FILE_VERSION).SerializeToString()
+        head = summary_pb2.Event(wall_time=time.time(), version=FILE_VERSION, writer=self._identity)
+        version = head.SerializeToString()
         try:
             for kind in kinds:
                 name = RecordName(stamp, self.rank, this_host(), kind, self._prefix, self._suffix)

@@ -147,6 +147,8 @@ class Tail:
             if batch.kind == SUMMARY:
                 writers.of(file, batch)
                 yield batch.select(self.selection, (SCALAR,)).scalars()
+            else:
+                writers.begins(file, batch)
 
     def _add(self, run: tuple[str, int], columns: Columns) -> Columns:
         """Adds scalars to their series; returns those for whose series there was room."""

@@ -44,6 +44,7 @@ class History:
             with EventReader(file, Report(), steps_only=True) as reader:
                 for batch in reader:
                     if batch.kind != SUMMARY:
+                        writers.begins(file, batch)
                         continue
                     writer, steps = writers.of(file, batch), batch.steps
                     key = (rank, writer.number)

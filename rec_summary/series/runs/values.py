@@ -132,6 +132,8 @@ def scalars_in_memory(
                 if key not in held:
                     held[key] = BufferedScalars(writer, StepBuffer(run.name, report), selection)
                 held[key].take(held[key].buffer.add(batch))
+            else:
+                writers.begins(file, batch)
     for scalars in held.values():
         scalars.take(scalars.buffer.end())
     return [(scalars.writer, part) for scalars in held.values() for part in scalars.parts]

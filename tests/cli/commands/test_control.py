@@ -15,7 +15,15 @@ import pytest
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.errors import RecSummaryError
-from rec_summary.records.control import LOCK_NAME, NAME, read_requests
+from rec_summary.records.control import (
+    LOCK_NAME,
+    MOST_REQUESTS,
+    NAME,
+    Request,
+    add_request,
+    new_identity,
+    read_requests,
+)
 from rec_summary.records.format.names import Kind, this_host
 from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.reading.runs import find_runs
@@ -203,6 +211,56 @@ def values(folder: Path, rank: int, count: int) -> None:
     for step in range(1, count + 1):
         writer.write(MessageRecord(record_dirs.event(step, record_dirs.scalar("loss", 1.0))))
     writer.close()
+
+
+def waiting(count: int, at: float = 1.0) -> tuple[Request, ...]:
+    """Returns requests of a time."""
+    return tuple(Request(id=new_identity(), author="a@b", time=at) for _ in range(count))
+
+
+def test_a_request_for_which_there_is_no_room_is_not_sent(tmp_path: Path) -> None:
+    written(tmp_path, settings={"collect_freq": "10"}, host="elsewhere", pid=1)
+    requests = waiting(MOST_REQUESTS)
+    for each in requests:
+        add_request(str(tmp_path), each)
+    refused = command.run("control", tmp_path, "--flush", "--wait", "0")
+    assert refused.returncode == 1
+    text = command.flat(refused.stderr)
+    assert "Received: 33 of" in text
+    assert "the training has not applied the earlier ones; this one was not sent" in text
+    assert read_requests(str(tmp_path)) == requests
+
+
+def test_a_request_waits_until_all_ranks_have_applied_an_earlier_one(tmp_path: Path) -> None:
+    ranks = {"rank_size": 2, "start_time": 9.0}
+    written(tmp_path, settings={"collect_freq": "10"}, host="elsewhere", pid=1, **ranks)
+    values(tmp_path, 1, 9)
+    requests = (*waiting(1, at=8.0), *waiting(MOST_REQUESTS, at=10.0))
+    add_request(str(tmp_path), requests[0])  # for the training before this one
+    for each in requests[1:-1]:
+        add_request(str(tmp_path), each)
+    answered(tmp_path, 0, *requests[1:4])
+    answered(tmp_path, 1, requests[2])
+    done = command.run("control", tmp_path, "--flush", "--wait", "0")
+    assert done.returncode == 0, done.stderr
+    left = read_requests(str(tmp_path))
+    assert left[:-1] == (requests[1], *requests[3:-1])
+    add_request(str(tmp_path), requests[-1])
+    asking = command.start("control", tmp_path, "--reset", "--wait", str(PATIENCE_SECS))
+    answered(tmp_path, 1, requests[3])
+    eventually(lambda: read_requests(str(tmp_path))[-1].actions == ("reset",))
+    assert requests[3] not in read_requests(str(tmp_path))
+    asking.kill()
+    asking.communicate()
+
+
+def answered(folder: Path, rank: int, *requests: Request) -> None:
+    """Writes the answers of a rank."""
+    with contextlib.closing(RunWriter(folder, rank)) as writer:
+        for request in requests:
+            event = lineage_pb2.LineageEvent(wall_time=10.0, step=1)
+            event.note.request = request.id
+            writer.write(MessageRecord(event))
 
 
 def test_ranks_are_not_stopped_at_a_step_that_one_may_have_passed(tmp_path: Path) -> None:
