@@ -235,7 +235,8 @@ def _score_buckets(order: ScoreOrder) -> tuple[Floats, Floats]:
     """Returns edges and weights of groups of cells, from the lowest to the highest score."""
     cells = order.scored()
     weights = cells.positives + cells.negatives
-    starts = np.flatnonzero(cells.apart)
+    # Of log-odds, several cells may be at the score 1.
+    starts = np.flatnonzero(cells.apart & (np.diff(cells.lower, prepend=-1.0) > 0))
     starts = starts[:: -(-len(starts) // _MOST_BUCKETS)]
     low, middle = float(cells.lower[starts[-1]]), float(cells.middle[-1])
     highest = max(2 * middle - float(cells.lower[-1]), math.nextafter(low, 2))

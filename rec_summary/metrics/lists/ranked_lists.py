@@ -26,7 +26,8 @@ from rec_summary.metrics.quality.score_cells import starts_of
 from rec_summary.metrics.state import Batch, Stored
 
 _ALL = 1 << 64  # a limit above every hash
-_LARGEST = 1e150  # of a score and of a label
+LARGEST_SCORE = 1e150
+"""The largest score, and the largest label."""
 _TOO_LONG = 1e300  # the score of the one row of a list that is too long
 _COLUMNS = ("scores", "labels")
 
@@ -125,7 +126,7 @@ class RankedLists(HashSample):
         scored = column("scores", scores).astype(np.float64)
         judged = column("labels", labels, scored.size).astype(np.float64)
         hashes = mix(integer_ids("lists", lists, scored.size))
-        usable = (np.abs(scored) <= _LARGEST) & (np.abs(judged) <= _LARGEST)
+        usable = (np.abs(scored) <= LARGEST_SCORE) & (np.abs(judged) <= LARGEST_SCORE)
         # + 0.0 turns -0.0 into 0.0, which is equal.
         return ListRows(hashes, scored + 0.0, judged + 0.0, usable.astype(np.float64))
 

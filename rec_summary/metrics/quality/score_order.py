@@ -140,19 +140,18 @@ class ScoreOrder(Scalable):
         self._closing = False  # whether cells become one before anything else is done
         self._merged: list[tuple[Codes, Floats]] = []  # cells of other states
 
-    def update(self, scores: Any, labels: Any, weights: Any = None) -> None:
+    def update(self, scores: Any, labels: Any, weights: Any = None, odds: Any = None) -> None:
         """Counts a batch; `clicks.clean` describes the arguments.
 
         Raises:
             TypeError: An argument does not hold real numbers.
             ValueError: The sizes differ.
         """
-        self.count(self.prepare(clean(scores, labels, weights)))
+        self.count(self.prepare(clean(scores, labels, weights, odds)))
 
     def prepare(self, batch: Clicks) -> OrderBatch:
         """Returns a batch for `count` of any state."""
-        marks = keys_of(batch.exact)
-        marks <<= ONE
+        marks = batch.keys << ONE
         marks |= batch.labels.astype(np.uint64)
         return OrderBatch(marks, batch.weights)
 
