@@ -233,14 +233,13 @@ def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detai
 
 def _score_buckets(order: ScoreOrder) -> tuple[Floats, Floats]:
     """Returns edges and weights of groups of cells, from the lowest to the highest score."""
-    cells = order.scored()
-    weights = cells.positives + cells.negatives
-    # Of log-odds, several cells may be at the score 1.
-    starts = np.flatnonzero(cells.apart & (np.diff(cells.lower, prepend=-1.0) > 0))
+    lower, others, clicks = order.cuts()
+    starts = np.flatnonzero(np.diff(lower, prepend=-1.0) > 0)
     starts = starts[:: -(-len(starts) // _MOST_BUCKETS)]
-    low, middle = float(cells.lower[starts[-1]]), float(cells.middle[-1])
-    highest = max(2 * middle - float(cells.lower[-1]), math.nextafter(low, 2))
-    return np.append(cells.lower[starts], highest), np.add.reduceat(weights, starts)
+    end = 2 * float(order.scored().middle[-1]) - float(lower[-1])
+    highest = max(end, math.nextafter(float(lower[starts[-1]]), 2))
+    weights = -np.diff((others + clicks)[starts], append=0.0)
+    return np.append(lower[starts], highest), weights
 
 
 def _read_users(values: MetricValues, window: str, state: UserScores, detail: Detail) -> None:

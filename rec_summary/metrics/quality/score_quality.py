@@ -1,7 +1,8 @@
 """Quality of a click model from its scores in order: precision and recall, calibration.
 
 All functions read a state and change nothing. Cells of a single score are exact. In larger ones,
-clicks and non-clicks are taken to be mixed evenly, and scores to be in the middle. A quantity
+clicks and non-clicks are taken to be mixed evenly, and scores to be in the middle; a cell around a
+threshold counts half. A quantity
 without a value, such as the calibration of a batch without clicks, is NaN.
 """
 
@@ -17,6 +18,9 @@ from rec_summary.metrics.quality.log_loss import LEAST_SCORE
 from rec_summary.metrics.quality.score_order import ScoreOrder
 
 DEFAULT_THRESHOLDS = 129
+
+MOST_UNKNOWN = 0.02
+"""The largest part of the recall of a threshold, and of its precision, that may be wrong."""
 
 
 class PrCurve(NamedTuple):
@@ -46,7 +50,7 @@ class PrCurve(NamedTuple):
 
 
 def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrCurve:
-    """Returns points of the precision-recall curve, exact for the thresholds returned.
+    """Returns points of the precision-recall curve, with an error of at most `MOST_UNKNOWN`.
 
     Args:
         order: The counts.
@@ -56,17 +60,15 @@ def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrC
             a curve with few clicks would have a recall near 0. TensorBoard's tooltip labels points
             as if their thresholds were even in [0, 1].
     """
-    cells = order.scored()
-    cuts = np.append(cells.apart, True)  # elsewhere a cell has scores on both sides
-    clicks, others = _from_above(cells.positives)[cuts], _from_above(cells.negatives)[cuts]
+    ends = (np.nextafter(1.0, 2.0), 0.0, 0.0)  # above all scores
+    lower, others, clicks = map(np.append, order.cuts(MOST_UNKNOWN), ends)
+    lower[0] = 0.0
     recalls = np.linspace(clicks[0], 0.0, num_thresholds)
     at = len(clicks) - 1 - np.searchsorted(clicks[::-1], recalls)
     at[0] = 0
     tp, fp = clicks[at], others[at]
-    lower = np.append(cells.lower, np.nextafter(1.0, 2.0))  # above all scores
-    lower[0] = 0.0
     return PrCurve(
-        thresholds=lower[cuts][at],
+        thresholds=lower[at],
         true_positives=tp,
         false_positives=fp,
         true_negatives=others[0] - fp,
@@ -95,15 +97,13 @@ def threshold_at(order: ScoreOrder, precision: float) -> Threshold:
         order: The counts.
         precision: Above 0, at most 1.
     """
-    cells = order.scored()
-    clicks, others = _from_above(cells.positives)[:-1], _from_above(cells.negatives)[:-1]
+    thresholds, others, clicks = order.cuts(MOST_UNKNOWN)
     # A quotient, as a product of the precision may be rounded to above the clicks.
-    is_precise = _ratio(clicks, clicks + others) >= precision
-    reached = np.flatnonzero(cells.apart & is_precise)
+    reached = np.flatnonzero(_ratio(clicks, clicks + others) >= precision)
     if not len(reached):
         return Threshold(math.nan, math.nan)
     lowest = reached[0]
-    return Threshold(float(cells.lower[lowest]), float(clicks[lowest] / clicks[0]))
+    return Threshold(float(thresholds[lowest]), float(clicks[lowest] / clicks[0]))
 
 
 def average_precision(order: ScoreOrder) -> float:
