@@ -181,10 +181,11 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         "log_loss": loss.log_loss,
         "normalised_entropy": loss.normalised_entropy,
         "calibration": loss.calibration,
-        "calibration_error": lambda: score_quality.expected_calibration_error(order),
+        "calibration_error": lambda: score_quality.expected_calibration_error(state).value,
+        "calibration_error_bound": lambda: score_quality.expected_calibration_error(state).bound,
         "calibration_free_entropy": loss.calibration_free_entropy,
-        "recalibrated_entropy": lambda: score_quality.entropies(order).recalibrated,
-        "entropy_of_clicks": lambda: score_quality.entropies(order).of_clicks,
+        "recalibrated_entropy": lambda: score_quality.entropies(state).recalibrated,
+        "entropy_of_clicks": lambda: score_quality.entropies(state).of_clicks,
         "clicks": lambda: loss.clicks,
     }
     for name, number in numbers.items():
@@ -197,7 +198,7 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = score_quality.pr_curve(
             order
         ).as_array()
-        diagram = score_quality.reliability(order)
+        diagram = score_quality.reliability(state)
         values.reliabilities[f"{tags.PREFIX}reliability/{window}"] = diagram
         values.histograms[f"{tags.PREFIX}scores/{window}"] = _score_buckets(order)
 
@@ -205,7 +206,7 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
 def _read_chosen(values: MetricValues, window: str, state: ClickQuality) -> None:
     """Adds what an option asks for."""
     if state.negative_rate < 1:
-        original = score_quality.original_calibration(state.order, state.negative_rate)
+        original = score_quality.original_calibration(state)
         values.put(f"original_calibration/{window}", original)
     for precision in state.precisions:
         name = f"{100 * precision:.12g}"

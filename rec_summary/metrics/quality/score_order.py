@@ -93,12 +93,14 @@ class ScoredCells(NamedTuple):
 
     Attributes:
         middle: The score in the middle of each cell.
+        reach: The largest difference of a score of the cell from this one.
         exact: Whether the cell is a single score.
         negatives: The weight of non-clicks.
         positives: The weight of clicks.
     """
 
     middle: Floats
+    reach: Floats
     exact: Flags
     negatives: Floats
     positives: Floats
@@ -197,8 +199,12 @@ class ScoreOrder(Scalable):
     def scored(self) -> ScoredCells:
         """Returns the cells with their scores."""
         self._compact()
-        exact = widths_of(self._codes) == ONE
-        return ScoredCells(scores_of(self._codes >> ONE), exact, *self._weights)
+        widths = widths_of(self._codes)
+        middle = scores_of(self._codes >> ONE)
+        lower = scores_of((self._codes - widths) >> ONE)
+        upper = scores_of((self._codes + (widths - ONE)) >> ONE)  # the end itself may be 2**64
+        reach = np.maximum(upper - middle, middle - lower)
+        return ScoredCells(middle, reach, widths == ONE, *self._weights)
 
     def cuts(self, most: float = 0.0) -> Cuts:
         """Returns the scores at which cells begin, and the weights above them.
