@@ -20,7 +20,7 @@ from rec_summary.metrics.drift import Drift
 from rec_summary.metrics.feature_health import FeatureCounts
 from rec_summary.metrics.lists import list_quality
 from rec_summary.metrics.lists.choices import ChoiceQuality
-from rec_summary.metrics.lists.ranked_lists import RankedLists
+from rec_summary.metrics.lists.ranked_lists import RankedLists, SampledExamples
 from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
@@ -409,7 +409,8 @@ _READERS: Final[
     (tags.LABELS, LabelCounts): _read_labels,
     (tags.SLICE, Slices): _read_slices,
     (tags.LISTS, RankedLists): _read_lists,
-    (tags.PAIRS, RankedLists): _read_pairs,
+    (tags.PAIRS, RankedLists): _read_pairs,  # of earlier versions
+    (tags.PAIRS, SampledExamples): _read_pairs,
     (tags.AGES, RowAges): _read_ages,
     (tags.FEATURE, FeatureCounts): _read_feature,
     (tags.CARDINALITY, TouchedRows): _read_cardinality,

@@ -14,7 +14,11 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report, tags
 from rec_summary.metrics.drift import LABEL
 from rec_summary.metrics.lists.choices import ChoiceQuality
-from rec_summary.metrics.lists.ranked_lists import LARGEST_SCORE, RankedLists, by_content
+from rec_summary.metrics.lists.ranked_lists import (
+    LARGEST_SCORE,
+    RankedLists,
+    SampledExamples,
+)
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
@@ -88,6 +92,7 @@ class TaskMetrics:
         options: RecommenderMetrics,
         roles: Roles,
         troubles: Troubles,
+        rank: int,
     ) -> None:
         """Starts empty.
 
@@ -97,12 +102,14 @@ class TaskMetrics:
             options: The metrics.
             roles: The places of the inputs.
             troubles: Receives what is wrong with many examples.
+            rank: The rank of this process.
         """
         self._name = name
         self._task = task
         self._options = options
         self._roles = roles
         self._mistakes = TaskMistakes(name, task, troubles)
+        self._first = rank << 40  # the number of the first example, beyond those of other ranks
         self._predicts_nan = False  # in the last batch
         self._predicts_odds = False  # in the last report that had examples
         self._scored = 0  # examples since the last report
@@ -223,8 +230,9 @@ class TaskMetrics:
             return batches, refused
         if self._task.kind == "ratings":
             batches[tags.QUALITY] = ColumnBatch.of(scores, labels, weights)
-            pairs = by_content(scores, labels)
-            batches[tags.PAIRS] = RankedLists().prepare(pairs, scores, labels)
+            seen = max(window.seen for window in self._windows[tags.PAIRS].values())
+            numbers = np.arange(len(scores)) + (self._first + seen)
+            batches[tags.PAIRS] = SampledExamples().prepare(numbers, scores, labels)
             errors = RatingErrors()
             errors.update(scores, labels, weights)
             return batches, {"number not usable": errors.refused}
@@ -374,7 +382,7 @@ def _empty_states(
     if task.lists is not None:
         states[tags.LISTS] = RankedLists(cells, at=options.k)
     if task.kind == "ratings":
-        states[tags.PAIRS] = RankedLists(rows)
+        states[tags.PAIRS] = SampledExamples(rows)
     return states
 
 
