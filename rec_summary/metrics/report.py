@@ -20,7 +20,7 @@ from rec_summary.metrics.drift import Drift
 from rec_summary.metrics.feature_health import FeatureCounts
 from rec_summary.metrics.lists import list_quality
 from rec_summary.metrics.lists.choices import ChoiceQuality
-from rec_summary.metrics.lists.ranked_lists import RankedLists
+from rec_summary.metrics.lists.ranked_lists import RankedLists, SampledExamples
 from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
@@ -181,10 +181,11 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         "log_loss": loss.log_loss,
         "normalised_entropy": loss.normalised_entropy,
         "calibration": loss.calibration,
-        "calibration_error": lambda: score_quality.expected_calibration_error(order),
+        "calibration_error": lambda: score_quality.expected_calibration_error(state).value,
+        "calibration_error_bound": lambda: score_quality.expected_calibration_error(state).bound,
         "calibration_free_entropy": loss.calibration_free_entropy,
-        "recalibrated_entropy": lambda: score_quality.entropies(order).recalibrated,
-        "entropy_of_clicks": lambda: score_quality.entropies(order).of_clicks,
+        "recalibrated_entropy": lambda: score_quality.entropies(state).recalibrated,
+        "entropy_of_clicks": lambda: score_quality.entropies(state).of_clicks,
         "clicks": lambda: loss.clicks,
     }
     for name, number in numbers.items():
@@ -197,7 +198,7 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = score_quality.pr_curve(
             order
         ).as_array()
-        diagram = score_quality.reliability(order)
+        diagram = score_quality.reliability(state)
         values.reliabilities[f"{tags.PREFIX}reliability/{window}"] = diagram
         values.histograms[f"{tags.PREFIX}scores/{window}"] = _score_buckets(order)
 
@@ -205,7 +206,7 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
 def _read_chosen(values: MetricValues, window: str, state: ClickQuality) -> None:
     """Adds what an option asks for."""
     if state.negative_rate < 1:
-        original = score_quality.original_calibration(state.order, state.negative_rate)
+        original = score_quality.original_calibration(state)
         values.put(f"original_calibration/{window}", original)
     for precision in state.precisions:
         name = f"{100 * precision:.12g}"
@@ -233,13 +234,13 @@ def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detai
 
 def _score_buckets(order: ScoreOrder) -> tuple[Floats, Floats]:
     """Returns edges and weights of groups of cells, from the lowest to the highest score."""
-    cells = order.scored()
-    weights = cells.positives + cells.negatives
-    starts = np.flatnonzero(cells.apart)
+    lower, others, clicks = order.cuts()
+    starts = np.flatnonzero(np.diff(lower, prepend=-1.0) > 0)
     starts = starts[:: -(-len(starts) // _MOST_BUCKETS)]
-    low, middle = float(cells.lower[starts[-1]]), float(cells.middle[-1])
-    highest = max(2 * middle - float(cells.lower[-1]), math.nextafter(low, 2))
-    return np.append(cells.lower[starts], highest), np.add.reduceat(weights, starts)
+    end = 2 * float(order.scored().middle[-1]) - float(lower[-1])
+    highest = max(end, math.nextafter(float(lower[starts[-1]]), 2))
+    weights = -np.diff((others + clicks)[starts], append=0.0)
+    return np.append(lower[starts], highest), weights
 
 
 def _read_users(values: MetricValues, window: str, state: UserScores, detail: Detail) -> None:
@@ -408,7 +409,8 @@ _READERS: Final[
     (tags.LABELS, LabelCounts): _read_labels,
     (tags.SLICE, Slices): _read_slices,
     (tags.LISTS, RankedLists): _read_lists,
-    (tags.PAIRS, RankedLists): _read_pairs,
+    (tags.PAIRS, RankedLists): _read_pairs,  # of earlier versions
+    (tags.PAIRS, SampledExamples): _read_pairs,
     (tags.AGES, RowAges): _read_ages,
     (tags.FEATURE, FeatureCounts): _read_feature,
     (tags.CARDINALITY, TouchedRows): _read_cardinality,

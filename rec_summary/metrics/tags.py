@@ -61,6 +61,7 @@ METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
         Metric("normalised_entropy"),
         Metric("calibration"),
         Metric("calibration_error", detail=True),
+        Metric("calibration_error_bound", detail=True, judges=False),
         Metric("calibration_free_entropy", detail=True),
         Metric("recalibrated_entropy", detail=True),
         Metric("entropy_of_clicks", detail=True),

@@ -154,7 +154,7 @@ def test_the_calibration_of_all_examples_is_there_for_sampled_non_clicks() -> No
     state = ClickQuality(128, 0.5)
     state.update(*clicks(1))
     found = read({"quality/lifetime": state}, Detail(curves=False)).scalars
-    expected = score_quality.original_calibration(state.order, 0.5)
+    expected = score_quality.original_calibration(state)
     assert found["recommender/original_calibration/lifetime"] == expected
 
 
@@ -208,7 +208,7 @@ def test_the_numbers_of_clicks() -> None:
         "click_rate/x": loss.click_rate,
         "examples/x": 500,
     }
-    entropies = score_quality.entropies(order)
+    entropies = score_quality.entropies(state)
     threshold = score_quality.threshold_at(order, 0.4)
     only = {tag.removesuffix("/x") for tag in brief}
     assert numbers("quality/x", state, Detail(curves=False, only=only)) == brief
@@ -216,11 +216,12 @@ def test_the_numbers_of_clicks() -> None:
         **brief,
         "average_precision/x": score_quality.average_precision(order),
         "log_loss/x": loss.log_loss(),
-        "calibration_error/x": score_quality.expected_calibration_error(order),
+        "calibration_error/x": score_quality.expected_calibration_error(state).value,
+        "calibration_error_bound/x": score_quality.expected_calibration_error(state).bound,
         "calibration_free_entropy/x": loss.calibration_free_entropy(),
         "recalibrated_entropy/x": entropies.recalibrated,
         "entropy_of_clicks/x": entropies.of_clicks,
-        "original_calibration/x": score_quality.original_calibration(order, 0.5),
+        "original_calibration/x": score_quality.original_calibration(state),
         "threshold_at_precision_40/x": threshold.score,
         "recall_at_precision_40/x": threshold.recall,
         "refused/x": 1,

@@ -256,6 +256,20 @@ STORED: dict[str, tuple[str, Arrays]] = {
         },
     ),
     "user scores": ("UserScores", _USERS),
+    "sampled examples": (
+        "SampledExamples",
+        {
+            "rows": _int(64),
+            "per_list": _int(4),
+            "at": _ints(),
+            "refused": _int(1),
+            "limit": np.array(1 << 60, np.uint64),
+            "lists": np.array([5, 9], np.uint64),
+            "scores": np.array([2.5, -1.0]),
+            "labels": np.array([1.0, 0.0]),
+            "counts": np.array([1.0, 2.0]),
+        },
+    ),
     "ranked lists": (
         "RankedLists",
         {

@@ -22,11 +22,12 @@ from rec_summary.metrics.hashing import Hashes, mix
 from rec_summary.metrics.lists.choices import check_places
 from rec_summary.metrics.quality.clicks import column, integer_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
-from rec_summary.metrics.quality.score_cells import starts_of
+from rec_summary.metrics.quality.score_cells import ONE, highest_bits, starts_of
 from rec_summary.metrics.state import Batch, Stored
 
 _ALL = 1 << 64  # a limit above every hash
-_LARGEST = 1e150  # of a score and of a label
+LARGEST_SCORE = 1e150
+"""The largest score, and the largest label."""
 _TOO_LONG = 1e300  # the score of the one row of a list that is too long
 _COLUMNS = ("scores", "labels")
 
@@ -125,7 +126,7 @@ class RankedLists(HashSample):
         scored = column("scores", scores).astype(np.float64)
         judged = column("labels", labels, scored.size).astype(np.float64)
         hashes = mix(integer_ids("lists", lists, scored.size))
-        usable = (np.abs(scored) <= _LARGEST) & (np.abs(judged) <= _LARGEST)
+        usable = (np.abs(scored) <= LARGEST_SCORE) & (np.abs(judged) <= LARGEST_SCORE)
         # + 0.0 turns -0.0 into 0.0, which is equal.
         return ListRows(hashes, scored + 0.0, judged + 0.0, usable.astype(np.float64))
 
@@ -200,15 +201,20 @@ class RankedLists(HashSample):
         self._lower(int(rows.lists[first[beyond[0]]]) if len(beyond) else self._limit)
 
 
-def by_content(scores: Array, labels: Array) -> Hashes:
-    """Returns a list of its own for each different example: for a sample of examples, not of lists.
+class SampledExamples(RankedLists):
+    """A sample of examples of whichever list, with equal examples in few rows.
 
-    Args:
-        scores: Real numbers, (examples,).
-        labels: As many real numbers.
+    Each example is sampled by a hash of its own, however many are equal to it. Only the highest bit
+    of this hash counts, and the others are of the content: so n equal examples are in about log2(n)
+    lists, of one row each. The limit is a power of two: a list is in or out as a whole.
     """
-    # + 0.0 turns -0.0 into 0.0, which is equal.
-    score_bits, label_bits = (
-        (numbers.astype(np.float64) + 0.0).view(np.uint64) for numbers in (scores, labels)
-    )
-    return mix(mix(score_bits) ^ label_bits)
+
+    def prepare(self, lists: Any, scores: Any, labels: Any) -> ListRows:
+        """Returns examples for `count`; `lists` has a number that no equal example has."""
+        rows = super().prepare(lists, scores, labels)
+        contents = mix(mix(rows.scores.view(np.uint64)) ^ rows.labels.view(np.uint64))
+        highest = ONE << highest_bits(mix(contents ^ rows.lists) | ONE).astype(np.uint64)
+        return replace(rows, lists=contents & (highest - ONE) | highest)
+
+    def _lower(self, limit: int) -> None:
+        super()._lower(1 << limit.bit_length() - 1)

@@ -94,14 +94,14 @@ class ClickQuality(Scalable):
         self.loss = LogLoss()
         self.order = ScoreOrder(_CELLS * bins)
 
-    def update(self, scores: Any, labels: Any, weights: Any = None) -> None:
+    def update(self, scores: Any, labels: Any, weights: Any = None, odds: Any = None) -> None:
         """Counts a batch; `clicks.clean` describes the arguments.
 
         Raises:
             TypeError: An argument does not hold real numbers.
             ValueError: The sizes differ.
         """
-        batch = clean(scores, labels, weights)
+        batch = clean(scores, labels, weights, odds)
         self.loss.count(batch)
         self.order.count(self.order.prepare(batch))
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hashed
+from rec_summary.metrics.quality.score_cells import Keys, keys_of, keys_of_odds
 from rec_summary.metrics.state import MOST_WEIGHT, on_weight_grid
 
 REASONS = ("score is NaN", "score outside [0, 1]", "label outside [0, 1]", "weight not usable")
@@ -27,7 +28,7 @@ class Clicks:
 
     Attributes:
         scores: Predicted probabilities in [0, 1], float64 rounded to float32.
-        exact: The same without rounding.
+        keys: Their order, without rounding, as of `score_cells`.
         labels: Whether there was a click.
         weights: Multiples of 2**-20 of at least 0; None if every example counts once.
         kept: The places of these examples in the batch; None if they are all, in order. In a batch
@@ -38,7 +39,7 @@ class Clicks:
     """
 
     scores: Floats
-    exact: Floats
+    keys: Keys
     labels: Flags
     weights: Floats | None
     kept: npt.NDArray[np.intp] | None
@@ -84,7 +85,7 @@ def refusals(*checks: Flags) -> Integers:
     return np.bincount(first, minlength=len(checks) + 1)[:-1]
 
 
-def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
+def clean(scores: Any, labels: Any, weights: Any = None, odds: Any = None) -> Clicks:
     """Checks a batch.
 
     Args:
@@ -92,6 +93,7 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
         labels: As many labels, 0 to 1, of any real dtype or bool; those between 0 and 1 are
             rounded to multiples of 2**-20, times the weight.
         weights: As many weights, 0 to 2**20, rounded to multiples of 2**-20; all 1 if None.
+        odds: The log-odds of the scores, which give their order; None if the scores do.
 
     Raises:
         TypeError: An argument does not hold real numbers.
@@ -102,7 +104,11 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
     # float32 keeps the order and seven digits; with its few bits, sums of scores are exact.
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32, copy=False).astype(np.float64)
-    exact = rounded if scores.dtype == np.float32 else scores.astype(np.float64)
+    if odds is None:
+        ranked, keys_by = (rounded if scores.dtype == np.float32 else scores), keys_of
+    else:
+        ranked, keys_by = column("odds", odds, scores.size), keys_of_odds
+    ranked = ranked.astype(np.float64, copy=False)
     if weights is not None:
         weights = column("weights", weights, scores.size).astype(np.float64)
     clicked = labels if labels.dtype.kind == "b" else labels == 1
@@ -116,7 +122,7 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
         weights = on_weight_grid(np.where(usable, weights, 1.0))
     if usable.all() and not soft:
         refused = np.zeros(len(REASONS), np.int64)
-        return Clicks(rounded, exact, clicked, weights, None, scores.size, refused)
+        return Clicks(rounded, keys_by(ranked), clicked, weights, None, scores.size, refused)
     is_score, is_label = ((numbers >= 0) & (numbers <= 1) for numbers in (scores, labels))
     refused = refusals(~np.isnan(scores), is_score, is_label, usable)
     kept = np.flatnonzero(usable)
@@ -128,4 +134,5 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
         weights = np.concatenate([whole - share, share])
         clicked = np.repeat([False, True], len(kept))
         kept = np.tile(kept, 2)
-    return Clicks(rounded[kept], exact[kept], clicked, weights, kept, scores.size, refused)
+    keys = keys_by(ranked[kept])
+    return Clicks(rounded[kept], keys, clicked, weights, kept, scores.size, refused)

@@ -33,7 +33,6 @@ from rec_summary.metrics.quality.score_cells import (
     Codes,
     around,
     joints_of,
-    keys_of,
     levels_of,
     starts_of,
     widths_of,
@@ -127,7 +126,9 @@ class UserScores(HashSample):
         none = UserBatch(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0))
         self._begin(self.cells, _ALL, none)
 
-    def update(self, users: Any, scores: Any, labels: Any, weights: Any = None) -> None:
+    def update(
+        self, users: Any, scores: Any, labels: Any, weights: Any = None, odds: Any = None
+    ) -> None:
         """Counts a batch; `clicks.clean` describes the other arguments.
 
         Args:
@@ -135,12 +136,13 @@ class UserScores(HashSample):
             scores: Predicted click probabilities.
             labels: 0 or 1.
             weights: All 1 if None.
+            odds: The log-odds of the scores, if these give the order.
 
         Raises:
             TypeError: The users are anything else, or an argument does not hold real numbers.
             ValueError: The sizes differ.
         """
-        batch = clean(scores, labels, weights)
+        batch = clean(scores, labels, weights, odds)
         self.count(self.prepare(users, batch))
         self.refused += batch.refused
 
@@ -159,7 +161,7 @@ class UserScores(HashSample):
         ids = ids if batch.kept is None else ids[batch.kept]
         weights = np.ones(len(ids)) if batch.weights is None else batch.weights
         clicks = weights * batch.labels
-        codes = keys_of(batch.exact) << ONE | ONE
+        codes = batch.keys << ONE | ONE
         return UserBatch(mix_ids(ids) >> _SHIFT, codes, weights - clicks, clicks)
 
     def _compact(self) -> None:

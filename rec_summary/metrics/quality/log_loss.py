@@ -114,6 +114,12 @@ class LogLoss(Scalable):
         return self._clicks.value()
 
     @property
+    def mean_score(self) -> float:
+        """The mean score; NaN before the first example."""
+        weight = self.weight
+        return self._scores.value() / weight if weight else math.nan
+
+    @property
     def squares(self) -> tuple[float, float]:
         """The sums of the squared weights, of non-clicks and of clicks."""
         of_clicks = self._click_squares.value()
@@ -155,8 +161,7 @@ class LogLoss(Scalable):
 
         A model with a wrong mean is compared with a constant prediction of the same mean.
         """
-        rate, weight = self.click_rate, self.weight
-        mean = self._scores.value() / weight if weight else math.nan
+        rate, mean = self.click_rate, self.mean_score
         if not 0 < mean < 1:
             return math.nan
         return self.log_loss() / -(rate * math.log(mean) + (1 - rate) * math.log1p(-mean))

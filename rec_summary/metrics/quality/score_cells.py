@@ -1,9 +1,10 @@
 """Cells of scores: a numbering of scores, and ranges of them that contain each other or are apart.
 
 A score has a key: its float64 bits, mirrored above one half. Keys have the order of scores and are
-as fine at 1 as at 0. A cell is a dyadic range of keys: all keys that are equal without their lowest
-bits, whose number is its level. Its code is twice its lowest key, plus two to the power of its
-level: the middle of the cell. A cell of level 0 is a single score.
+as fine at 1 as at 0: log-odds have keys of their own where their probabilities are all 1.
+A cell is a dyadic range of keys: all keys that are equal without their lowest bits, whose number is
+its level. Its code is twice its lowest key, plus two to the power of its level: the middle of the
+cell. A cell of level 0 is a single score.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.arrays import Array, Floats, Integers
+from rec_summary.arrays import Array, Flags, Floats, Integers
 
 Keys = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.uint64]
@@ -27,9 +28,25 @@ MOST_CODE = np.uint64(4 * int(_HALF) + 1)
 
 def keys_of(scores: Floats) -> Keys:
     """Returns the key of each score; scores are in [0, 1]."""
-    bits: Integers = np.minimum(scores, 1.0 - scores).view(np.int64)
+    return _keys(np.minimum(scores, 1.0 - scores), scores > 0.5)
+
+
+def keys_of_odds(odds: Floats) -> Keys:
+    """Returns the key of each probability by its log-odds.
+
+    Log-odds that differ by 1e-15 or more, and as float32, have different keys.
+    """
+    sizes = np.abs(odds)
+    # From 700 on, where exp(-x) soon is 0, the keys that are left are for all larger numbers.
+    sizes = np.minimum(sizes, 700.0) + 0.01 * np.log(np.maximum(sizes, 700.0) / 700.0)
+    return _keys(np.exp(-np.logaddexp(0.0, sizes)), odds > 0)
+
+
+def _keys(smaller: Floats, is_above: Flags) -> Keys:
+    """Returns keys by the smaller one of a score and 1 minus it, and whether the score is that."""
+    bits: Integers = smaller.view(np.int64)
     # 2 * _HALF - bits above one half, and else the bits, without a branch for each score.
-    keys = (scores > 0.5).astype(np.int64)
+    keys = is_above.astype(np.int64)
     keys *= 2 * _HALF
     keys -= bits
     np.abs(keys, out=keys)

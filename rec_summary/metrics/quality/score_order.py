@@ -92,18 +92,30 @@ class ScoredCells(NamedTuple):
     """The cells of a `ScoreOrder` by rising score; every array has shape (cells,).
 
     Attributes:
-        lower: The lowest score of each cell and those after it.
         middle: The score in the middle of each cell.
+        reach: The largest difference of a score of the cell from this one.
         exact: Whether the cell is a single score.
-        apart: Whether all scores of the cells before are lower: no cell is on both sides.
         negatives: The weight of non-clicks.
         positives: The weight of clicks.
     """
 
-    lower: Floats
     middle: Floats
+    reach: Floats
     exact: Flags
-    apart: Flags
+    negatives: Floats
+    positives: Floats
+
+
+class Cuts(NamedTuple):
+    """The scores at which cells begin, rising, and what is above; every array has shape (cuts,).
+
+    Attributes:
+        thresholds: The scores; those above one half may be equal, as keys are finer there.
+        negatives: The weight of non-clicks with at least this score.
+        positives: The weight of clicks with at least this score.
+    """
+
+    thresholds: Floats
     negatives: Floats
     positives: Floats
 
@@ -140,19 +152,18 @@ class ScoreOrder(Scalable):
         self._closing = False  # whether cells become one before anything else is done
         self._merged: list[tuple[Codes, Floats]] = []  # cells of other states
 
-    def update(self, scores: Any, labels: Any, weights: Any = None) -> None:
+    def update(self, scores: Any, labels: Any, weights: Any = None, odds: Any = None) -> None:
         """Counts a batch; `clicks.clean` describes the arguments.
 
         Raises:
             TypeError: An argument does not hold real numbers.
             ValueError: The sizes differ.
         """
-        self.count(self.prepare(clean(scores, labels, weights)))
+        self.count(self.prepare(clean(scores, labels, weights, odds)))
 
     def prepare(self, batch: Clicks) -> OrderBatch:
         """Returns a batch for `count` of any state."""
-        marks = keys_of(batch.exact)
-        marks <<= ONE
+        marks = batch.keys << ONE
         marks |= batch.labels.astype(np.uint64)
         return OrderBatch(marks, batch.weights)
 
@@ -189,16 +200,36 @@ class ScoreOrder(Scalable):
         """Returns the cells with their scores."""
         self._compact()
         widths = widths_of(self._codes)
-        firsts = np.minimum.accumulate((self._codes - widths)[::-1])[::-1]
-        apart = np.ones(len(widths), np.bool_)
-        lasts = np.maximum.accumulate(self._codes + (widths - ONE))  # the end itself may be 2**64
-        apart[1:] = lasts[:-1] < firsts[1:]
-        lower = scores_of(firsts >> ONE)
-        # Keys above one half are finer than scores.
-        lower = np.where(keys_of(lower) < firsts >> ONE, np.nextafter(lower, 1.0), lower)
         middle = scores_of(self._codes >> ONE)
-        negatives, positives = self._weights
-        return ScoredCells(lower, middle, widths == ONE, apart, negatives, positives)
+        lower = scores_of((self._codes - widths) >> ONE)
+        upper = scores_of((self._codes + (widths - ONE)) >> ONE)  # the end itself may be 2**64
+        reach = np.maximum(upper - middle, middle - lower)
+        return ScoredCells(middle, reach, widths == ONE, *self._weights)
+
+    def cuts(self, most: float = 0.0) -> Cuts:
+        """Returns the scores at which cells begin, and the weights above them.
+
+        A cell that begins before a cut and ends after it counts half, and half of it is unknown.
+
+        Args:
+            most: The largest unknown part of the clicks above a cut, and of non-clicks in all that
+                is above it. Cuts with more are left out; none is exact to 0.
+        """
+        self._compact()
+        widths = widths_of(self._codes)
+        firsts, lasts = self._codes - widths, self._codes + (widths - ONE)
+        starts = np.unique(firsts)
+        begun = np.stack([_sums_before(firsts, row, starts) for row in self._weights])
+        ended = np.stack([_sums_before(lasts, row, starts) for row in self._weights])
+        above = self._weights.sum(axis=1, keepdims=True) - 0.5 * (begun + ended)
+        limits = most * np.stack([above.sum(axis=0), above[1]])
+        known = (0.5 * (begun - ended) <= limits).all(axis=0)
+        keys = starts[known] >> ONE
+        thresholds = scores_of(keys)
+        # Keys above one half are finer than scores.
+        is_below = keys_of(thresholds) < keys
+        thresholds[is_below] = np.nextafter(thresholds[is_below], 1.0)
+        return Cuts(thresholds, *above[:, known])
 
     def auc(self) -> OrderedAuc:
         """Returns the area under the ROC curve, and the bound of its error.

@@ -1,7 +1,8 @@
 """Quality of a click model from its scores in order: precision and recall, calibration.
 
 All functions read a state and change nothing. Cells of a single score are exact. In larger ones,
-clicks and non-clicks are taken to be mixed evenly, and scores to be in the middle. A quantity
+clicks and non-clicks are taken to be mixed evenly, and scores to be near the middle; a cell around
+a threshold counts half. A quantity
 without a value, such as the calibration of a batch without clicks, is NaN.
 """
 
@@ -13,10 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from rec_summary.arrays import Floats
+from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.log_loss import LEAST_SCORE
-from rec_summary.metrics.quality.score_order import ScoreOrder
+from rec_summary.metrics.quality.score_order import ScoredCells, ScoreOrder
 
 DEFAULT_THRESHOLDS = 129
+
+MOST_UNKNOWN = 0.02
+"""The largest part of the recall of a threshold, and of its precision, that may be wrong."""
 
 
 class PrCurve(NamedTuple):
@@ -46,7 +51,7 @@ class PrCurve(NamedTuple):
 
 
 def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrCurve:
-    """Returns points of the precision-recall curve, exact for the thresholds returned.
+    """Returns points of the precision-recall curve, with an error of at most `MOST_UNKNOWN`.
 
     Args:
         order: The counts.
@@ -56,17 +61,15 @@ def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrC
             a curve with few clicks would have a recall near 0. TensorBoard's tooltip labels points
             as if their thresholds were even in [0, 1].
     """
-    cells = order.scored()
-    cuts = np.append(cells.apart, True)  # elsewhere a cell has scores on both sides
-    clicks, others = _from_above(cells.positives)[cuts], _from_above(cells.negatives)[cuts]
+    ends = (np.nextafter(1.0, 2.0), 0.0, 0.0)  # above all scores
+    lower, others, clicks = map(np.append, order.cuts(MOST_UNKNOWN), ends)
+    lower[0] = 0.0
     recalls = np.linspace(clicks[0], 0.0, num_thresholds)
     at = len(clicks) - 1 - np.searchsorted(clicks[::-1], recalls)
     at[0] = 0
     tp, fp = clicks[at], others[at]
-    lower = np.append(cells.lower, np.nextafter(1.0, 2.0))  # above all scores
-    lower[0] = 0.0
     return PrCurve(
-        thresholds=lower[cuts][at],
+        thresholds=lower[at],
         true_positives=tp,
         false_positives=fp,
         true_negatives=others[0] - fp,
@@ -95,15 +98,13 @@ def threshold_at(order: ScoreOrder, precision: float) -> Threshold:
         order: The counts.
         precision: Above 0, at most 1.
     """
-    cells = order.scored()
-    clicks, others = _from_above(cells.positives)[:-1], _from_above(cells.negatives)[:-1]
+    thresholds, others, clicks = order.cuts(MOST_UNKNOWN)
     # A quotient, as a product of the precision may be rounded to above the clicks.
-    is_precise = _ratio(clicks, clicks + others) >= precision
-    reached = np.flatnonzero(cells.apart & is_precise)
+    reached = np.flatnonzero(_ratio(clicks, clicks + others) >= precision)
     if not len(reached):
         return Threshold(math.nan, math.nan)
     lowest = reached[0]
-    return Threshold(float(cells.lower[lowest]), float(clicks[lowest] / clicks[0]))
+    return Threshold(float(thresholds[lowest]), float(clicks[lowest] / clicks[0]))
 
 
 def average_precision(order: ScoreOrder) -> float:
@@ -140,43 +141,42 @@ class Entropies(NamedTuple):
     recalibrated: float
 
 
-def entropies(order: ScoreOrder) -> Entropies:
-    """Returns the normalised entropy of clicks, and that of recalibrated scores."""
-    cells = order.scored()
+def entropies(quality: ClickQuality) -> Entropies:
+    """Returns the normalised entropy of clicks, and that of recalibrated scores.
+
+    The second one is the exact log loss, and a difference from it that cells are sufficient for.
+    """
+    cells = _centred(quality)
     clicks, others = float(cells.positives.sum()), float(cells.negatives.sum())
     if not clicks or not others:
         return Entropies(math.nan, math.nan)
+    total, weights = clicks + others, cells.positives + cells.negatives
+    loss, entropy = quality.loss.log_loss(), _entropy(clicks, others) / total
     scores = np.clip(cells.middle, LEAST_SCORE, 1.0 - LEAST_SCORE)
-    entropy = _entropy(clicks, others)
+    of_clicks = -float(cells.positives @ np.log(scores)) / total
     odds = np.log(scores) - np.log1p(-scores)
-    weights, low, high = cells.positives + cells.negatives, -40.0, 40.0
+    low, high = -40.0, 40.0
     for _ in range(40):  # the mean score rises with the shift of the log-odds
         shift = 0.5 * (low + high)
         is_high = float(weights @ (1.0 / (1.0 + np.exp(-odds - shift)))) > clicks
         low, high = (low, shift) if is_high else (shift, high)
-    shifted = odds + 0.5 * (low + high)
-    loss = cells.positives @ np.logaddexp(0.0, -shifted) + cells.negatives @ np.logaddexp(
-        0.0, shifted
-    )
-    return Entropies(float(-(cells.positives @ np.log(scores))) / entropy, float(loss) / entropy)
+    shift = 0.5 * (low + high)
+    added = float(weights @ np.log1p(scores * math.expm1(shift))) - shift * clicks
+    return Entropies(of_clicks / entropy, (loss + added / total) / entropy)
 
 
-def original_calibration(order: ScoreOrder, negative_rate: float) -> float:
+def original_calibration(quality: ClickQuality) -> float:
     """Returns predicted clicks divided by observed clicks, before non-clicks were left out.
 
     A score p of the sample stands for p / (p + (1 - p) / negative_rate), and each non-click for
     1 / negative_rate of them.
     Source: He et al. 2014, "Practical Lessons from Predicting Clicks on Ads at Facebook", 6.3.
-
-    Args:
-        order: The counts.
-        negative_rate: The share of non-clicks that training had, above 0 and at most 1.
     """
-    cells = order.scored()
-    clicks, negatives = float(cells.positives.sum()), cells.negatives / negative_rate
+    rate, cells = quality.negative_rate, _centred(quality)
+    clicks, negatives = float(cells.positives.sum()), cells.negatives / rate
     if not clicks or not negatives.any():
         return math.nan
-    original = cells.middle / (cells.middle + (1.0 - cells.middle) / negative_rate)
+    original = cells.middle / (cells.middle + (1.0 - cells.middle) / rate)
     return float((cells.positives + negatives) @ original) / clicks
 
 
@@ -194,17 +194,17 @@ class Reliability(NamedTuple):
     weights: Floats
 
 
-def reliability(order: ScoreOrder, groups: int = 10) -> Reliability:
+def reliability(quality: ClickQuality, groups: int = 10) -> Reliability:
     """Returns the reliability curve: predicted and observed click rates.
 
     Source: DeGroot and Fienberg 1983; Niculescu-Mizil and Caruana 2005. The groups have nearly
     equal weight, as far as whole cells allow.
 
     Args:
-        order: The counts.
+        quality: The counts.
         groups: The maximum number of groups, at least 1.
     """
-    cells = order.scored()
+    cells = _centred(quality)
     weights = cells.positives + cells.negatives
     middles = (np.cumsum(weights) - 0.5 * weights) / max(weights.sum(), 1e-300)
     group = np.minimum((middles * groups).astype(np.int64), groups - 1)
@@ -217,19 +217,48 @@ def reliability(order: ScoreOrder, groups: int = 10) -> Reliability:
     )
 
 
-def expected_calibration_error(order: ScoreOrder) -> float:
+class CalibrationError(NamedTuple):
+    """An expected calibration error; NaN before the first example.
+
+    Attributes:
+        value: The error.
+        bound: An upper bound of the difference from that of the exact scores in the same groups.
+    """
+
+    value: float
+    bound: float
+
+
+def expected_calibration_error(quality: ClickQuality) -> CalibrationError:
     """Returns the mean absolute difference of predicted and observed click rate over ten groups.
 
     Source: Naeini et al. 2015, "Obtaining Well Calibrated Probabilities Using Bayesian Binning";
     groups of equal weight as in Nixon et al. 2019, "Measuring Calibration in Deep Learning".
-
-    Args:
-        order: The counts.
     """
-    curve = reliability(order)
-    if len(curve.weights) == 0:
-        return math.nan
-    return float(np.average(np.abs(curve.predicted - curve.observed), weights=curve.weights))
+    predicted, observed, weights = reliability(quality)
+    if len(weights) == 0:
+        return CalibrationError(math.nan, math.nan)
+    cells, total = _centred(quality), weights.sum()
+    return CalibrationError(
+        value=float(weights @ np.abs(predicted - observed) / total),
+        bound=float((cells.positives + cells.negatives) @ cells.reach / total),
+    )
+
+
+def _centred(quality: ClickQuality) -> ScoredCells:
+    """Returns the cells, whose middles are moved in proportion to their reach.
+
+    Thus their mean is that of the scores: half of all examples may be in a few wide cells.
+    """
+    cells = quality.order.scored()
+    weights = cells.positives + cells.negatives
+    room = float(weights @ cells.reach)
+    if not room:
+        return cells
+    missing = quality.loss.mean_score * float(weights.sum()) - float(weights @ cells.middle)
+    part = min(max(missing / room, -1.0), 1.0)
+    middle = np.clip(cells.middle + part * cells.reach, 0.0, 1.0)
+    return cells._replace(middle=middle, reach=(1.0 + abs(part)) * cells.reach)
 
 
 def _from_above(weights: Floats) -> Floats:

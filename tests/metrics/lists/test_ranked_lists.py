@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rec_summary.metrics.lists.list_quality import pairs_in_lists, top_of_lists
-from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
+from rec_summary.metrics.lists.list_quality import pairs_in_lists, pairs_of_all, top_of_lists
+from rec_summary.metrics.lists.ranked_lists import RankedLists, SampledExamples
 from tests.support.laws import (
     assert_equal_states,
     assert_independent,
@@ -124,12 +124,38 @@ def test_the_sample_is_of_whole_lists_and_gives_the_metric_of_all() -> None:
     assert expected.standard_error == 0
 
 
-def test_equal_examples_have_one_list_of_their_own() -> None:
-    ids = by_content(np.array([0.0, -0.0, 1.0, 0.0]), np.array([1, 1, 1, 2]))
-    assert ids[0] == ids[1]
-    assert len(set(ids.tolist())) == 3
-    half = by_content(np.array([0.0, -0.0, 1.0, 0.0], np.float16), np.array([1, 1, 1, 2]))
-    assert (half == ids).all()
+def test_equal_examples_are_in_few_rows() -> None:
+    state, scores, labels = SampledExamples(), [0.0, -0.0, 1.0, 0.0], [1, 1, 1, 2]
+    rows = state.prepare(np.zeros(4, int), scores, labels)
+    assert rows.lists[0] == rows.lists[1]
+    assert len(set(rows.lists.tolist())) == 3
+    half = state.prepare(np.zeros(4, int), np.float16(scores), labels)
+    assert (half.lists == rows.lists).all()
+    state.update(np.arange(100_000), np.repeat([0.5, 0.25], 50_000), np.ones(100_000))
+    found = state.sampled()
+    assert (found.rate, found.rows.counts.sum()) == (1, 100_000)
+    assert found.rows.size < 50
+
+
+@pytest.mark.parametrize("parts", [1, 16])
+@pytest.mark.parametrize("heavy", [0.0, 0.12, 0.6])
+def test_a_heavy_example_is_sampled_as_often_as_others(heavy, parts) -> None:
+    random = np.random.default_rng(5)
+    labels = random.exponential(60, 200_000)
+    scores = labels * np.exp(random.normal(0, 1.2, 200_000))
+    equal = random.random(200_000) < heavy
+    labels[equal] = scores[equal] = 0
+    state, every = SampledExamples(4096), RankedLists(1 << 20, 1 << 18)
+    for part in np.array_split(np.arange(200_000), parts):
+        other = SampledExamples(4096)
+        other.update(part, scores[part], labels[part])
+        state.merge(other)
+    every.update(np.zeros(200_000, int), scores, labels)
+    found = state.sampled()
+    assert 2048 < found.rows.size <= 4096
+    assert found.rows.counts.sum() == pytest.approx(found.rate * 200_000, rel=0.05)
+    assert pairs_of_all(found) == pytest.approx(pairs_of_all(every.sampled()), abs=0.015)
+    assert found.too_long == 0
 
 
 def test_mistakes_are_reported() -> None:

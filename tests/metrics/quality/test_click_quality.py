@@ -45,7 +45,7 @@ def test_reliability_is_near_that_of_scikit_learn(stream):
     state = ClickQuality(65_536)
     state.update(scores, labels)
     observed, predicted = calibration_curve(labels, scores, n_bins=5, strategy="quantile")
-    found = score_quality.reliability(state.order, 5)
+    found = score_quality.reliability(state, 5)
     np.testing.assert_allclose(found.predicted, predicted, rtol=0.01)
     np.testing.assert_allclose(found.observed, observed, rtol=0.1)
 

@@ -6,11 +6,12 @@ import pytest
 from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean, integer_ids
+from rec_summary.metrics.quality.score_cells import scores_of
 
 
 def test_a_sound_batch_is_kept_whole():
     batch = clean(np.float32([[0.0], [0.25], [1.0]]), [[0], [1], [1]])
-    assert batch.scores.tolist() == batch.exact.tolist() == [0.0, 0.25, 1.0]
+    assert batch.scores.tolist() == scores_of(batch.keys).tolist() == [0.0, 0.25, 1.0]
     assert batch.labels.tolist() == [False, True, True]
     assert batch.weights is None
     assert batch.kept is None
@@ -30,7 +31,7 @@ def test_what_cannot_be_counted_is_refused_by_reason():
         "label outside [0, 1]": 3,
         "weight not usable": 3,
     }
-    assert (batch.scores.tolist(), batch.exact.tolist()) == ([np.float32(0.1)], [0.1])
+    assert (batch.scores.tolist(), scores_of(batch.keys).tolist()) == ([np.float32(0.1)], [0.1])
     assert (batch.kept.tolist(), batch.labels.tolist()) == ([0], [True])
     assert clean([np.nan], [1]).refused.tolist() == [1, 0, 0, 0]
 
@@ -49,7 +50,7 @@ def test_weights_are_rounded_to_what_adds_exactly():
 
 def test_scores_are_rounded_to_single_precision_and_kept():
     batch = clean([0.1, 0.2], [1, 0])
-    assert (batch.scores.tolist(), batch.exact.tolist()) == (
+    assert (batch.scores.tolist(), scores_of(batch.keys).tolist()) == (
         np.float32([0.1, 0.2]).tolist(),
         [0.1, 0.2],
     )

@@ -11,6 +11,7 @@ from rec_summary.metrics.quality.score_cells import (
     highest_bits,
     joints_of,
     keys_of,
+    keys_of_odds,
     levels_of,
     scores_of,
     starts_of,
@@ -44,6 +45,29 @@ def test_keys_are_the_bits_of_scores_mirrored_above_one_half(scores):
     np.testing.assert_array_equal(keys_of(above), np.uint64(highest) - keys_of(1.0 - above))
     assert keys_of(np.ones(1)).tolist() == [highest]
     assert 2 * highest + 1 == MOST_CODE
+
+
+ODDS = st.lists(st.floats(width=32, allow_nan=False), min_size=2)
+
+
+@given(ODDS)
+def test_log_odds_have_keys_in_their_order_also_where_all_scores_are_0_or_1(odds):
+    odds = np.sort(np.array(odds))
+    keys = keys_of_odds(odds)
+    assert (keys[1:] >= keys[:-1]).all()
+    far = odds[1:] > odds[:-1] + 1e-15
+    assert (keys[1:] > keys[:-1])[far].all()
+
+
+@given(ODDS)
+def test_the_key_of_log_odds_is_that_of_the_probability(odds):
+    odds = np.minimum(np.array(odds), 0.0)
+    scores = np.exp(-np.logaddexp(0.0, -odds))
+    some = odds > -700
+    np.testing.assert_array_equal(keys_of_odds(odds)[some], keys_of(scores)[some])
+    np.testing.assert_array_equal(
+        keys_of_odds(-odds), np.uint64(MOST_CODE // 2) - keys_of_odds(odds)
+    )
 
 
 def test_the_highest_bit_is_that_of_an_int():

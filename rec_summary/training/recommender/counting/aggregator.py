@@ -91,7 +91,7 @@ class Aggregator:
         self._last_scalars: set[str] = set()
         self._states: dict[str, State] = {}  # as `_last_step`
         self._references = 0  # columns of the stored reference
-        self._metrics = RankMetrics(options, sizes, troubles)
+        self._metrics = RankMetrics(options, sizes, troubles, rank)
         self._restore(resume)
 
     def work(self, batches: list[StepInputs], request: ReportRequest | None) -> bytes:

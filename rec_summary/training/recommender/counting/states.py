@@ -36,10 +36,11 @@ from rec_summary.training.recommender.slices import Slice, slicing
 from rec_summary.training.recommender.task import Task
 
 _SEEN: Final = "seen"
-_OPTIONAL: Final = frozenset((tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY))
+_OPTIONAL: Final = frozenset((tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY, tags.PAIRS))
 """The groups of states that may be missing in a stored run with the same `settings`.
 
-Options outside the settings switch them on and off; a missing one begins empty.
+Options outside the settings switch them on and off, and earlier versions have another kind; a
+missing one begins empty.
 """
 
 _PLACES: Final = (*inputs.OF_TASK, "column")
@@ -62,6 +63,7 @@ class RankMetrics:
         options: config.RecommenderMetrics,
         sizes: Mapping[str, int | None],
         troubles: Troubles,
+        rank: int = 0,
     ) -> None:
         """Starts empty.
 
@@ -69,6 +71,7 @@ class RankMetrics:
             options: The metrics.
             sizes: The number of rows of each table; None if it is open.
             troubles: Receives each failure. One metric's failure does not affect the others.
+            rank: The rank of this process.
         """
         self._options = options
         self._roles = Roles(options)
@@ -76,7 +79,7 @@ class RankMetrics:
         self._troubles = troubles
         self.examples = 0
         self._tasks = {
-            name: TaskMetrics(name, task, options, self._roles, troubles)
+            name: TaskMetrics(name, task, options, self._roles, troubles, rank)
             for name, task in config.tasks_of(options).items()
         }
         self._slices = config.slices_of(options)

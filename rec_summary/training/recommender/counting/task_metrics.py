@@ -14,7 +14,11 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report, tags
 from rec_summary.metrics.drift import LABEL
 from rec_summary.metrics.lists.choices import ChoiceQuality
-from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
+from rec_summary.metrics.lists.ranked_lists import (
+    LARGEST_SCORE,
+    RankedLists,
+    SampledExamples,
+)
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
@@ -56,6 +60,7 @@ class Examples(NamedTuple):
         users: The ids of users; None if they are not known.
         slicings: The slices, by the name of the column.
         lists: The ids of lists; None if they are not known.
+        odds: The log-odds of a click, by which examples are ranked; None if the scores rank them.
     """
 
     scores: Array
@@ -64,15 +69,17 @@ class Examples(NamedTuple):
     users: Array | None
     slicings: Mapping[str, Slicing] = MappingProxyType({})
     lists: Array | None = None
+    odds: Array | None = None
 
     def at(self, kept: Array) -> Examples:
         """Returns the examples at which `kept`, bools of shape (examples,), is set."""
-        weights, users, lists = (
+        weights, users, lists, odds = (
             None if column is None else column[kept]
-            for column in (self.weights, self.users, self.lists)
+            for column in (self.weights, self.users, self.lists, self.odds)
         )
         slicings = {name: slicing.at(kept) for name, slicing in self.slicings.items()}
-        return Examples(self.scores[kept], self.labels[kept], weights, users, slicings, lists)
+        scores, labels = self.scores[kept], self.labels[kept]
+        return Examples(scores, labels, weights, users, slicings, lists, odds)
 
 
 class TaskMetrics:
@@ -85,6 +92,7 @@ class TaskMetrics:
         options: RecommenderMetrics,
         roles: Roles,
         troubles: Troubles,
+        rank: int,
     ) -> None:
         """Starts empty.
 
@@ -94,12 +102,14 @@ class TaskMetrics:
             options: The metrics.
             roles: The places of the inputs.
             troubles: Receives what is wrong with many examples.
+            rank: The rank of this process.
         """
         self._name = name
         self._task = task
         self._options = options
         self._roles = roles
         self._mistakes = TaskMistakes(name, task, troubles)
+        self._first = rank << 40  # the number of the first example, beyond those of other ranks
         self._predicts_nan = False  # in the last batch
         self._predicts_odds = False  # in the last report that had examples
         self._scored = 0  # examples since the last report
@@ -158,14 +168,16 @@ class TaskMetrics:
         chosen = None if mask is None else mask > 0
         self._check_nan(steps, chosen)
         self._mistakes.add_steps(len(steps.batches))
+        odds = None
         if self._task.logits and scores.ndim == 2:
             scores = _softmax(scores)
         elif self._task.logits:
+            odds = scores.astype(np.float64)
             # exp(-log(1 + exp(-x))), exact in both tails. NaN is refused later, with a word.
             with np.errstate(invalid="ignore"):
-                scores = np.exp(-np.logaddexp(0.0, -scores.astype(np.float64)))
+                scores = np.exp(-np.logaddexp(0.0, -odds))
         fitting = self._fitting(slicings, len(labels))
-        examples = Examples(scores, labels, weights, users, fitting, lists)
+        examples = Examples(scores, labels, weights, users, fitting, lists, odds)
         return self._labelled(examples, chosen) if self._left_out else examples
 
     def _columns(self, steps: Steps) -> dict[str, Array | None]:
@@ -208,29 +220,34 @@ class TaskMetrics:
 
     def _prepare(self, examples: Examples) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns a batch for each group, and the numbers of refused examples by reason."""
-        scores, labels, weights, users, _, lists = examples
+        scores, labels, weights, users, _, lists, odds = examples
         quality, batches = self._empty[tags.QUALITY], dict[str, Any]()
         if lists is not None:
-            batches[tags.LISTS] = RankedLists().prepare(lists, scores, labels)
+            ranked = scores if odds is None else np.clip(odds, -LARGEST_SCORE, LARGEST_SCORE)
+            batches[tags.LISTS] = RankedLists().prepare(lists, ranked, labels)
         if self._task.kind in _OF_MATRICES:
             batches[tags.QUALITY], refused = quality.prepare(scores, labels, weights)
             return batches, refused
-        batches[tags.QUALITY] = ColumnBatch.of(scores, labels, weights)
         if self._task.kind == "ratings":
-            pairs = by_content(scores, labels)
-            batches[tags.PAIRS] = RankedLists().prepare(pairs, scores, labels)
+            batches[tags.QUALITY] = ColumnBatch.of(scores, labels, weights)
+            seen = max(window.seen for window in self._windows[tags.PAIRS].values())
+            numbers = np.arange(len(scores)) + (self._first + seen)
+            batches[tags.PAIRS] = SampledExamples().prepare(numbers, scores, labels)
             errors = RatingErrors()
             errors.update(scores, labels, weights)
             return batches, {"number not usable": errors.refused}
-        clicks = clean(scores, labels, weights)
+        clicks = clean(scores, labels, weights, odds)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
         if clicks.kept is None and len(scores):
             batches[tags.QUALITY] = quality.prepare(clicks)
             if users is not None:
                 batches[tags.USERS] = UserScores().prepare(users, clicks)
-        elif users is not None:
+        else:
             # Windows also count invalid examples, so they need the whole batch.
-            batches[tags.USERS] = ColumnBatch.of(users, scores, labels, weights)
+            columns = (scores, labels, weights, odds)
+            batches[tags.QUALITY] = ColumnBatch.of(*columns)
+            if users is not None:
+                batches[tags.USERS] = ColumnBatch.of(users, *columns)
         return batches, refused
 
     def columns(self, examples: Examples) -> dict[str, Array]:
@@ -365,7 +382,7 @@ def _empty_states(
     if task.lists is not None:
         states[tags.LISTS] = RankedLists(cells, at=options.k)
     if task.kind == "ratings":
-        states[tags.PAIRS] = RankedLists(rows)
+        states[tags.PAIRS] = SampledExamples(rows)
     return states
 
 

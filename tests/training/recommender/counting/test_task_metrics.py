@@ -172,6 +172,34 @@ def test_a_named_task_has_the_values_of_an_unnamed_one() -> None:
     assert set(rank.states()) == keys.union(f"quality/{window}" for window in windows)
 
 
+@pytest.mark.parametrize("refused", [0, 5])
+@pytest.mark.parametrize("middle", [0.0, 100.0, -2000.0])
+def test_log_odds_rank_also_where_their_probabilities_are_all_0_or_1(middle, refused) -> None:
+    random = np.random.default_rng(3)
+    clicks, users = random.random(4000) < 0.3, np.repeat(np.arange(100), 40)
+    odds = (middle + random.normal(0, 10, 4000) + 15 * clicks).astype(np.float32)
+    options = RecommenderMetrics(
+        predictions=1, labels=2, logits=True, users=0, lists=0, k=(5,), **COMMON
+    )
+    arrays = {("output", 1): odds, ("output", 2): clicks.astype(np.float32), ("input", 0): users}
+    arrays["output", 1] = np.append(odds, np.full(refused, np.nan, np.float32))
+    arrays["output", 2] = np.append(arrays["output", 2], np.zeros(refused, np.float32))
+    arrays["input", 0] = np.append(users, np.zeros(refused, users.dtype))
+    _, values, _ = counted(options, [StepInputs(arrays, 4000 + refused, 0.1, 0.0, 0.0)])
+    found = {tag.split("/", 1)[1]: value for tag, value in values.scalars.items()}
+    assert found["auc/lifetime"] == pytest.approx(metrics.roc_auc_score(clicks, odds), abs=1e-4)
+    assert found["average_precision/lifetime"] == pytest.approx(
+        metrics.average_precision_score(clicks, odds), abs=1e-3
+    )
+    by_user = (clicks.reshape(100, 40), odds.reshape(100, 40))
+    areas = [metrics.roc_auc_score(*each) for each in zip(*by_user, strict=True)]
+    assert found["gauc/lifetime"] == pytest.approx(np.mean(areas))
+    assert found["ndcg_at_5/lifetime"] == pytest.approx(metrics.ndcg_score(*by_user, k=5))
+    edges, counts = values.histograms["recommender/scores/lifetime"]
+    assert (np.diff(edges) > 0).all()
+    assert counts.sum() == 4000
+
+
 def test_without_names_nan_is_an_error_and_with_missing_none_too() -> None:
     given = [
         StepInputs({("output", 1): np.full(8, 0.5), ("output", 2): np.full(8, np.nan)}, 8, 0, 0, 0)
