@@ -21,7 +21,8 @@ class TopOfLists(NamedTuple):
 
     Attributes:
         ndcg: The discounted cumulative gain of the first k, divided by that of the best order
-            (Jarvelin and Kekalainen 2002); the label is the gain.
+            (Jarvelin and Kekalainen 2002). The label is the gain; below 0, as of a dislike, there is
+            none, as in ``trec_eval``.
         recall: The share of the relevant examples that is among the first k.
         precision: The number of relevant examples among the first k, divided by k.
         hit_rate: The share of lists with a relevant example among the first k.
@@ -45,7 +46,7 @@ class TopOfLists(NamedTuple):
 def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
     """Returns the metrics of the first `k` examples of each list.
 
-    An example is relevant if its label is above 0. Lists with a label below 0 are left out.
+    An example is relevant if its label is above 0.
 
     Args:
         sample: The lists.
@@ -54,16 +55,15 @@ def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
     counts: Floats = np.zeros(0)
     if sample.rows.size:
         numbers = np.cumsum(np.diff(sample.rows.lists, prepend=sample.rows.lists[:1]) != 0)
-        scored = _Ties(numbers, sample.rows.scores, sample.rows.labels, sample.rows.counts)
+        gains = np.maximum(sample.rows.labels, 0.0)
+        scored = _Ties(numbers, sample.rows.scores, gains, sample.rows.counts)
         counts = _sums(scored.lists, scored.relevant)
-        lowest = np.minimum.reduceat(sample.rows.labels, sample.starts)
-    judged = np.flatnonzero((counts > 0) & (lowest >= 0)) if len(counts) else np.zeros(0, np.intp)
+    judged = np.flatnonzero(counts > 0)
     if not len(judged):
         nan = math.nan
         return TopOfLists(nan, nan, nan, nan, nan, 0, len(counts), nan)
-    order = np.lexsort((-sample.rows.labels, numbers))
-    labels = sample.rows.labels[order]
-    best = _Ties(numbers, labels, labels, sample.rows.counts[order])
+    order = np.lexsort((-gains, numbers))
+    best = _Ties(numbers, gains[order], gains[order], sample.rows.counts[order])
     ndcg = scored.gains(k)[judged] / best.gains(k)[judged]
     hits = scored.hits(k)[judged]
     first, reciprocal = scored.first_relevant(k)
@@ -102,13 +102,13 @@ class _Ties:
         relevant: The number of relevant examples of each group.
     """
 
-    def __init__(self, lists: Array, scores: Floats, labels: Floats, counts: Floats) -> None:
+    def __init__(self, lists: Array, scores: Floats, gains: Floats, counts: Floats) -> None:
         """Groups rows, which are sorted by list and falling score; each array is (rows,)."""
         starts = starts_of(lists, scores)
         self.lists = lists[starts]
         self._sizes = np.add.reduceat(counts, starts)
-        self._gains = np.add.reduceat(labels * counts, starts)
-        self.relevant = np.add.reduceat(np.where(labels > 0, counts, 0.0), starts)
+        self._gains = np.add.reduceat(gains * counts, starts)
+        self.relevant = np.add.reduceat(np.where(gains > 0, counts, 0.0), starts)
         before = np.cumsum(self._sizes) - self._sizes
         self._first = starts_of(self.lists)
         groups = np.diff(np.append(self._first, len(starts)))

@@ -132,5 +132,20 @@ def test_nothing_is_nan() -> None:
     assert math.isnan(top_of_lists(found, 3).ndcg)
     assert math.isnan(pairs_in_lists(found))
     assert math.isnan(pairs_of_all(sampled([1, 1], [0.1, 0.2], [1, 1])))
-    with_negative = top_of_lists(sampled([1, 1, 2], [0.1, 0.2, 0.3], [-1, 1, 1]), 3)
-    assert (with_negative.lists, with_negative.without) == (1, 1)
+
+
+def test_a_dislike_has_no_gain_and_its_list_counts() -> None:
+    random = np.random.default_rng(0)
+    labels = random.choice([-1.0, 0.0, 1.0, 2.0], (300, 10), p=[0.2, 0.5, 0.2, 0.1])
+    labels[0] = -1.0
+    scores, lists = random.normal(labels), np.repeat(np.arange(300), 10)
+    top = top_of_lists(sampled(lists, scores.ravel(), labels.ravel()), 5)
+    gains = np.maximum(labels, 0)
+    judged = gains.any(axis=1)
+    assert (top.lists, top.without) == (judged.sum(), (~judged).sum())
+    assert top.ndcg == pytest.approx(ndcg_score(gains[judged], scores[judged], k=5))
+    without = top_of_lists(sampled(lists, scores.ravel(), gains.ravel()), 5)
+    assert top == pytest.approx(without)
+    # A dislike above the others is a mistake all the same.
+    pairs = pairs_in_lists(sampled([1, 1], [0.2, 0.1], [-1.0, 0.0]))
+    assert (pairs, pairs_in_lists(sampled([1, 1], [0.1, 0.2], [-1.0, 0.0]))) == (0, 1)
