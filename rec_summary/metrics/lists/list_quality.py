@@ -21,7 +21,7 @@ class TopOfLists(NamedTuple):
 
     Attributes:
         ndcg: The discounted cumulative gain of the first k, divided by that of the best order
-            (Jarvelin and Kekalainen 2002). The label is the gain; below 0, as of a dislike, there is
+            (Jarvelin and Kekalainen 2002). The label is the gain; below 0, as of a dislike, it has
             none, as in ``trec_eval``.
         recall: The share of the relevant examples that is among the first k.
         precision: The number of relevant examples among the first k, divided by k.
