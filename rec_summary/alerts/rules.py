@@ -37,7 +37,7 @@ BUILTIN: Final[Mapping[str, str]] = {
 
 _NO_AUC: Final = (
     r"(?:\A|/)(?:slice/|lifetime\Z"
-    r"|(?=[^/]*[Aa][Uu][Cc])[^/]*_(?:error_bound|sampled_share)(?:/[^/]*)?\Z)"
+    r"|(?=[^/]*[Aa][Uu][Cc])[^/]*_(?:error(?:_bound)?|sampled_share)(?:/[^/]*)?\Z)"
 )
 """Finds tags with a name such as `auc_error_bound`; slices, which vary more by chance; and
 lifetimes, which stay low for long after a drop."""

@@ -25,7 +25,7 @@ from rec_summary.metrics.distribution import (
     psi_by_chance,
 )
 from rec_summary.metrics.hashing import hashed
-from rec_summary.metrics.state import State, Stored, check_same, nested
+from rec_summary.metrics.state import State, Stored, check_same, nested, to_array
 
 LABEL: Final = "label"
 _BINS: Final = 10  # of equal frequency, for numbers
@@ -144,28 +144,33 @@ class ReferenceBuilder(State):
     """Builds the reference from the first examples; a state, so that a restarted run goes on.
 
     It keeps their values, because the edges of the bins depend on all of them.
+
+    Attributes:
+        wait: The number of examples before them that are left out.
     """
 
     _settings = ("_examples",)
 
-    def __init__(self, examples: int) -> None:
+    def __init__(self, examples: int, wait: int = 0) -> None:
         """Starts empty.
 
         Args:
             examples: The number of examples.
+            wait: As the attribute.
 
         Raises:
             TypeError, ValueError: It is not an int of at least 1.
         """
         self._examples = check_int("examples", examples, 1)
+        self.wait = wait
         self._columns: dict[str, list[Array]] = {}
         self._weights: list[Array] = []
-        self._have = 0
+        self._have = 0  # among them those that were left out
 
     @property
     def complete(self) -> bool:
         """Whether there are enough examples."""
-        return self._have >= self._examples
+        return self._have >= self.wait + self._examples
 
     def add(self, columns: Mapping[str, npt.ArrayLike], weights: Array | None = None) -> int:
         """Takes examples of a batch until there are enough.
@@ -179,7 +184,7 @@ class ReferenceBuilder(State):
             weights: The weight of each example; see `Distribution.add`.
 
         Returns:
-            How many examples of the batch were taken. The window begins after them.
+            How many examples of the batch were taken or left out. The window begins after them.
 
         Raises:
             TypeError: A column has objects that are not strings.
@@ -193,15 +198,16 @@ class ReferenceBuilder(State):
         if not batch.keys() >= self._columns.keys():
             raise ValueError(three_part("columns", sorted(batch), f"{sorted(self._columns)}"))
         have = self._have if batch.keys() == self._columns.keys() else 0
-        taken = min(sizes.pop(), self._examples - have)
+        taken = min(sizes.pop(), self.wait + self._examples - have)
+        chosen = slice(min(max(self.wait - have, 0), taken), taken)
         # Copies: a view would keep the whole batch.
-        parts = {name: hashed(array[:taken]).ravel().copy() for name, array in batch.items()}
+        parts = {name: hashed(array[chosen]).ravel().copy() for name, array in batch.items()}
         if not have:
             self._have, self._columns, self._weights = 0, {name: [] for name in parts}, []
         for name, part in parts.items():
             self._columns[name].append(part)
         if weights is not None:
-            self._weights.append(weights[:taken].astype(np.float64))
+            self._weights.append(weights[chosen].astype(np.float64))
         self._have += taken
         return taken
 
@@ -232,12 +238,14 @@ class ReferenceBuilder(State):
         }
         for number, parts in enumerate(self._columns.values()):
             arrays[f"values.{number}"] = np.concatenate(parts)
+        if self.wait:
+            arrays["wait"] = to_array(self.wait)
         return arrays
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ReferenceBuilder:
         examples, have = arrays.sums("settings", np.int64, (2,)).tolist()
-        new = cls(examples)
+        new = cls(examples, 0 if arrays.get("wait") is None else arrays.integer("wait"))
         new._have = have
         weights = arrays.take("weights", np.float64, (None,), finite=False)
         new._weights = [weights] if weights.size else []

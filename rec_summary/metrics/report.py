@@ -245,14 +245,30 @@ def _score_buckets(order: ScoreOrder) -> tuple[Floats, Floats]:
 
 def _read_users(values: MetricValues, window: str, state: UserScores, detail: Detail) -> None:
     auc = state.gauc()
+    by_user = state.gauc(by_user=True) if detail.has("gauc_by_user") else None
     values.put(f"gauc/{window}", auc.value)
-    if detail.has("gauc_by_user"):
-        values.put(f"gauc_by_user/{window}", state.gauc(by_user=True).value)
+    if by_user is not None:
+        values.put(f"gauc_by_user/{window}", by_user.value)
+        errors = by_user.standard_error, by_user.chance_error
+        _put_errors(values, "gauc_by_user", window, detail, *errors)
+    if detail.only is not None:
+        values.scalars[f"{tags.PREFIX}gauc{tags.CHANCE_ERROR}/{window}"] = auc.chance_error
     if detail.has("grouped_users"):
         values.put(f"grouped_users/{window}", auc.users)
         values.put(f"grouped_standard_error/{window}", auc.standard_error)
         bound = auc.cell_error_bound + auc.bias_bound
         values.put(f"grouped_error_bound/{window}", bound)
+
+
+def _put_errors(
+    values: MetricValues, name: str, window: str, detail: Detail, standard: float, chance: float
+) -> None:
+    """Adds the error of a metric from a sample."""
+    if detail.only is not None:
+        # Also NaN: a metric whose error is not known is not compared.
+        values.scalars[f"{tags.PREFIX}{name}{tags.CHANCE_ERROR}/{window}"] = chance
+    elif detail.full:
+        values.put(f"{name}{tags.STANDARD_ERROR}/{window}", standard)
 
 
 def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail) -> None:
@@ -283,16 +299,20 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
 def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     sample = state.sampled()
     if detail.has("pair_accuracy"):
-        values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(sample))
+        pairs = list_quality.pairs_in_lists(sample)
+        values.put(f"pair_accuracy/{window}", pairs.share)
+        _put_errors(values, "pair_accuracy", window, detail, *pairs[1:])
     tops = {k: list_quality.top_of_lists(sample, k) for k in state.at.tolist()}
     for k, top in tops.items():
-        for start, value in zip(tags.AT_K["lists"], top, strict=False):
+        errors = top.standard_errors, top.chance_errors
+        for start, value, *own in zip(tags.AT_K["lists"], top.means, *errors, strict=True):
             values.put(f"{start}{k}/{window}", value)
+            _put_errors(values, f"{start}{k}", window, detail, *own)
     if not detail.has("lists_counted"):
         return
     for top in list(tops.values())[:1]:
         values.put(f"lists_counted/{window}", top.lists)
-        values.put(f"lists_standard_error/{window}", top.standard_error)
+        values.put(f"lists_standard_error/{window}", top.standard_errors[0])
         if top.lists:
             share = top.without / (top.lists + top.without)
             values.put(f"lists_without_hit_share/{window}", share)

@@ -11,12 +11,14 @@ import numpy as np
 
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.slices import Slices, SliceState
-from rec_summary.metrics.tags import QUALITY, costs_of
+from rec_summary.metrics.tags import CHANCE_ERROR, QUALITY, costs_of
 
 OTHER: Final = "other"  # all values without a state of their own
 LEAST: Final = 100
 """The number of clicks and of non-clicks (of ratings: of examples) from which on a slice is
 compared with others; of weighted clicks and non-clicks, the effective number."""
+
+_SURE: Final = 2.0  # standard errors by which a slice is worse, or better, than its metric
 
 
 def sum_of_weights(number: float) -> str:
@@ -40,18 +42,27 @@ class _Slice(NamedTuple):
     Attributes:
         name: Its name.
         metrics: Its metrics by name.
-        error: The standard error of its AUC; NaN of ratings.
+        errors: The standard errors of those that are of a sample, or an AUC; NaN if not known.
         compared: Whether it has examples enough.
     """
 
     name: str
     metrics: dict[str, float]
-    error: float
+    errors: dict[str, float]
     compared: bool
 
     def cost(self, metric: str) -> float:
         """Returns a number that is larger the worse a metric of the slice is."""
         return float(costs_of(metric, np.array(self.metrics.get(metric, math.nan))))
+
+    def is_compared(self, metric: str) -> bool:
+        """Returns whether a metric is compared with that of others."""
+        known = metric in self.metrics and not math.isnan(self.errors.get(metric, 0.0))
+        return self.compared and known
+
+    def margin(self, metric: str) -> float:
+        """Returns how far a metric may be off by chance; 0 if it has no error."""
+        return _SURE * self.errors.get(metric, 0.0)
 
 
 def values_of(
@@ -86,17 +97,21 @@ def values_of(
         if metric in slice_.metrics
     }
     for metric in metrics:
-        ranked = [slice_ for slice_ in entries if slice_.compared and metric in slice_.metrics]
+        ranked = [slice_ for slice_ in entries if slice_.is_compared(metric)]
         if len(ranked) < 2:
             continue
-        ranked.sort(key=lambda slice_: slice_.cost(metric))
-        numbers = [slice_.metrics[metric] for slice_ in ranked]
-        scalars[f"slice/{column}/{metric}_worst"] = numbers[-1]
+        # The worst is worse than the others even where chance is in its favour.
+        numbers = np.array([slice_.metrics[metric] for slice_ in ranked])
+        margins = np.array([slice_.margin(metric) for slice_ in ranked])
+        costs = costs_of(metric, numbers) - margins
+        scalars[f"slice/{column}/{metric}_worst"] = float(numbers[np.argmax(costs)])
+        low, high = np.argmin(numbers + margins), np.argmax(numbers - margins)
         if metric in of_each:
-            scalars[f"slice/{column}/{metric}_gap"] = max(numbers) - min(numbers)
+            scalars[f"slice/{column}/{metric}_gap"] = float(numbers[high] - numbers[low])
+        if metric in ranked[0].errors:
+            error = math.hypot(margins[low], margins[high]) / _SURE
+            scalars[f"slice/{column}/{metric}_gap_error"] = error
         if metric == "auc":
-            error = math.hypot(ranked[0].error, ranked[-1].error)
-            scalars[f"slice/{column}/auc_gap_error"] = error
             bound = max(slice_.metrics["roc_error_bound"] for slice_ in ranked)
             scalars[f"slice/{column}/auc_error_bound"] = bound
     return scalars, _table(column, metrics, [*entries, rest])
@@ -153,13 +168,18 @@ def auc_standard_error(quality: ClickQuality) -> float:
 
 def _slice(name: str, state: Any, metrics_of: Callable[[Any], Mapping[str, float]]) -> _Slice:
     metrics = dict(metrics_of(state))
+    errors = {
+        name.removesuffix(CHANCE_ERROR): metrics.pop(name)
+        for name in list(metrics)
+        if name.endswith(CHANCE_ERROR)
+    }
     if "in_batch_examples" in metrics:
         metrics["examples"] = metrics["in_batch_examples"]
     quality = state.states.get(QUALITY) if isinstance(state, SliceState) else state
-    least, error = metrics.get("examples", 0.0), math.nan
+    least = metrics.get("examples", 0.0)
     if isinstance(quality, ClickQuality):
-        least, error = min(effective_numbers(quality)), auc_standard_error(quality)
-    return _Slice(name, metrics, error, least >= LEAST)
+        least, errors["auc"] = min(effective_numbers(quality)), auc_standard_error(quality)
+    return _Slice(name, metrics, errors, least >= LEAST)
 
 
 def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tuple[str, ...]]:
@@ -179,7 +199,8 @@ def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tu
     for row in sorted(slices, key=rank):
         own = row.metrics
         cells = {name: formats[name](own[name]) if name in own else "" for name in used}
-        if math.isfinite(row.error) and "auc" in cells:
-            cells["auc"] += f" ± {row.error:.4f}"
+        for name, error in row.errors.items():
+            if math.isfinite(error) and cells.get(name):
+                cells[name] += f" ± {error:.4f}"
         rows.append((row.name, *cells.values()))
     return rows

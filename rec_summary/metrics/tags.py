@@ -90,11 +90,13 @@ METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
         Metric("grouped_users", detail=True, judges=False),
         Metric("grouped_standard_error", detail=True, judges=False),
         Metric("grouped_error_bound", detail=True, judges=False),
+        Metric("gauc_by_user_standard_error", detail=True, judges=False),
     ),
     "lists": (
         Metric("pair_accuracy", detail=True),
         Metric("lists_counted", detail=True, judges=False),
         Metric("lists_standard_error", detail=True, judges=False),
+        Metric("pair_accuracy_standard_error", detail=True, judges=False),
         Metric("lists_without_hit_share", detail=True, judges=False),
         Metric("lists_sampled_share", detail=True, judges=False),
         Metric("lists_too_long_share", detail=True, judges=False),
@@ -119,6 +121,12 @@ AT_K: Final[Mapping[str, tuple[str, ...]]] = {
     "retrieval": ("in_batch_recall_at_", "in_batch_ndcg_at_", "in_batch_mrr_at_"),
 }
 """The beginnings of further names of such metrics, before the number of places."""
+
+STANDARD_ERROR: Final = "_standard_error"
+"""The end of the name of the error of a metric from a sample, as the metric of all examples."""
+
+CHANCE_ERROR: Final = "_chance_error"
+"""The same if all examples are a sample of those that might come; only for slices."""
 
 OF_SLICES: Final = ("auc", "calibration", "accuracy", "rmse", "bias")
 """The metrics of a slice, unless others are chosen."""
@@ -177,7 +185,8 @@ def split_key(name: str) -> tuple[str, str]:
 
 def is_group(name: str) -> bool:
     """Returns whether tags begin with this name, after `PREFIX`, so that no task has it."""
-    return name in GROUPS or re.fullmatch(rf"{JUDGED}|\w+_at_precision_[\d.e-]+", name) is not None
+    own = rf"(?:{JUDGED})(?:{STANDARD_ERROR})?|\w+_at_precision_[\d.e-]+"
+    return name in GROUPS or re.fullmatch(own, name) is not None
 
 
 def judging(kind: str, at: Iterable[int] = ()) -> list[str]:

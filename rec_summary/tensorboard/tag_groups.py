@@ -28,9 +28,9 @@ _DETAIL: Final = re.compile(
     r"recommender/(?="
     r"table/|feature/|host/|throughput/(?!samples_per_second$)"
     rf"|{OF_TASK}(?:roc_error_bound/|grouped_|examples/|clicks/|refused/|masked/|missing_labels/"
-    r"|lists_|xauc_sampled_share/|in_batch_examples/|gauc_by_user/"
+    r"|lists_|\w+_standard_error/|xauc_sampled_share/|in_batch_examples/|gauc_by_user/"
     r"|calibration_free_entropy/|recalibrated_entropy/|entropy_of_clicks/"
-    r"|slice/[^/]+=|slice/[^/]+/auc_(?:gap_error|error_bound)/"
+    r"|slice/[^/]+=|slice/[^/]+/\w+_(?:gap_error|error_bound)/"
     r"|drift/(js|psi_by_chance)/|drift/psi/(?!label$|rating$|prediction$)))"
 )
 _TELEMETRY: Final = re.compile(r"rec_summary/")

@@ -344,3 +344,18 @@ def test_a_reference_goes_on_after_a_restart(weights: np.ndarray | None) -> None
     assert broken.complete
     for name, distribution in whole.reference().items():
         assert_equal_states(distribution, broken.reference()[name])
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100])
+def test_a_reference_may_begin_after_some_examples(size) -> None:
+    values, weights = np.arange(100.0), np.arange(100.0) % 3
+    builder, taken = ReferenceBuilder(20, 50), []
+    for start in range(0, 100, size):
+        part = slice(start, start + size)
+        taken.append(builder.add({"x": values[part]}, weights[part]))
+        builder = ReferenceBuilder.from_arrays(builder.arrays())
+    assert builder.complete
+    assert sum(taken) == 70
+    expected = ReferenceBuilder(20)
+    expected.add({"x": values[50:70]}, weights[50:70])
+    assert builder.reference()["x"].equals(expected.reference()["x"])

@@ -127,7 +127,7 @@ def test_empty_states_have_no_values() -> None:
 
 def test_curves_are_read_only_where_they_are_wanted() -> None:
     table = table_health(10)
-    table.add(np.tile([1, 1, 2, 99], 200))
+    table.add(np.tile([1, 1, 2, 99], 2000))
     states = {"quality/lifetime": quality(1), "table/item": table}
     short, whole = (read(states, Detail(curves=curves)) for curves in (False, True))
     assert not (short.pr_curves)
@@ -285,6 +285,7 @@ def test_the_numbers_of_users_and_lists() -> None:
         "gauc_by_user/x": users.gauc(by_user=True).value,
         "grouped_users/x": users.gauc().users,
         "grouped_standard_error/x": users.gauc().standard_error,
+        "gauc_by_user_standard_error/x": users.gauc(by_user=True).standard_error,
         "grouped_error_bound/x": users.gauc().cell_error_bound + users.gauc().bias_bound,
     }
     assert users.gauc().value != users.gauc(by_user=True).value
@@ -300,7 +301,9 @@ def test_the_numbers_of_users_and_lists() -> None:
     assert expected["mrr_at_2/x"] == 0.5
     assert numbers("lists/x", lists) == {
         **expected,
+        **{name.replace("/", "_standard_error/"): 0 for name in expected},
         "pair_accuracy/x": 0.5,
+        "pair_accuracy_standard_error/x": 0,
         "lists_counted/x": 1,
         "lists_standard_error/x": 0,
         "lists_without_hit_share/x": 0.5,
@@ -310,8 +313,13 @@ def test_the_numbers_of_users_and_lists() -> None:
     random, part = np.random.default_rng(0), RankedLists(64, 4, at=(1, 2))
     part.update(np.arange(400) // 4, random.random(400), random.random(400) < 0.4)
     first, second = (list_quality.top_of_lists(part.sampled(), k) for k in (1, 2))
-    assert 0 < second.standard_error != first.standard_error
-    assert numbers("lists/x", part)["lists_standard_error/x"] == first.standard_error
+    errors = first.standard_errors[0], second.standard_errors[0]
+    assert 0 < errors[0] != errors[1]
+    found = numbers("lists/x", part)
+    assert found["lists_standard_error/x"] == found["ndcg_at_1_standard_error/x"] == errors[0]
+    assert found["ndcg_at_2_standard_error/x"] == errors[1]
+    sampled = list_quality.pairs_in_lists(part.sampled())
+    assert found["pair_accuracy_standard_error/x"] == sampled.standard_error > 0
     pairs = list_quality.pairs_of_all(lists.sampled())
     assert numbers("pairs/x", lists) == {"xauc/x": pairs, "xauc_sampled_share/x": 1}
     assert set(numbers("lists/x", RankedLists(64, 4, at=(1,))).values()) == {0}

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from rec_summary.metrics.lists.ranked_lists import RankedLists
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
+from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.slice_report import auc_standard_error, effective_numbers
@@ -115,6 +117,59 @@ def test_a_table_has_the_worst_slices_first_and_those_with_few_examples_last() -
         if name in aucs:
             expected[f"recommender/slice/c={name}/auc/x"] = aucs[name]
     assert found.scalars == pytest.approx(expected, rel=1e-9)  # no slice of other values
+
+
+def of_users(metrics: tuple[str, ...], skills: list[float], sizes: list[int]) -> dict[str, float]:
+    """Returns the numbers of slices with so many users, each with a list of 20 examples."""
+    random = np.random.default_rng(3)
+    groups = {
+        "quality": ClickQuality(128),
+        "users": UserScores(2048),
+        "lists": RankedLists(2048, at=(3,)),
+    }
+    state = Slices(SliceState(metrics, groups), shown=len(sizes))
+    codes = np.repeat(np.arange(len(sizes)), 20 * np.array(sizes))
+    users = np.arange(len(codes)) // 20
+    labels = random.random(len(codes)) < 0.3
+    scores = 1 / (1 + np.exp(-random.normal(np.array(skills)[codes] * labels)))
+    clicks = clean(scores, labels)
+    batch = {
+        "quality": groups["quality"].prepare(clicks),
+        "users": groups["users"].prepare(users, clicks),
+        "lists": groups["lists"].prepare(users, scores, labels),
+    }
+    names = [f"s{number}" for number in range(len(sizes))]
+    state.count(SlicedBatch(Slicing(codes, names), batch))
+    found = read({"slice/c/x": state}, Detail())
+    (rows,) = found.tables.values()
+    assert all("±" in cell for row in rows[1:] for cell in row[-len(metrics) :])
+    assert not [tag for tag in found.scalars if "chance" in tag]
+    start, end = "recommender/slice/c", "/x"
+    return {tag[len(start) : -len(end)]: value for tag, value in found.scalars.items()}
+
+
+SAMPLED = ("gauc", "gauc_by_user", "ndcg_at_3", "pair_accuracy")
+
+
+def test_a_gap_of_a_metric_from_a_sample_has_its_error() -> None:
+    found = of_users(SAMPLED, [1.0] * 12, [500] * 12)
+    for metric in SAMPLED:
+        # By chance, the range of 12 is 3.3 standard errors of one of them.
+        assert 0 < found[f"/{metric}_gap"] < 4 * found[f"/{metric}_gap_error"]
+        assert found[f"/{metric}_gap_error"] < 0.1
+    found = of_users(SAMPLED, [1.0, 1.0, 3.0], [500] * 3)
+    assert all(found[f"/{metric}_gap"] > 4 * found[f"/{metric}_gap_error"] for metric in SAMPLED)
+
+
+def test_a_slice_that_is_worst_by_chance_is_not_the_worst() -> None:
+    # Ten slices with a few users each, far apart by chance, beside two with many.
+    found = of_users(SAMPLED, [1.0, 1.4] + [1.2] * 10, [500, 500] + [18] * 10)
+    for metric in SAMPLED:
+        many = found[f"=s0/{metric}"]
+        few = [found[f"=s{place}/{metric}"] for place in range(2, 12)]
+        assert min(few) < many
+        assert found[f"/{metric}_worst"] == many
+        assert found[f"/{metric}_gap"] == found[f"=s1/{metric}"] - many
 
 
 def test_there_is_no_table_without_examples_or_without_a_metric() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from rec_summary.arrays import Array, Floats
 from rec_summary.metrics.lists.ranked_lists import ListRows, SampledLists
+from rec_summary.metrics.quality.hash_sample import error_of_mean
 from rec_summary.metrics.quality.score_cells import starts_of
 
 
@@ -21,15 +22,17 @@ class TopOfLists(NamedTuple):
 
     Attributes:
         ndcg: The discounted cumulative gain of the first k, divided by that of the best order
-            (Jarvelin and Kekalainen 2002); the label is the gain.
+            (Jarvelin and Kekalainen 2002). The label is the gain; below 0, as of a dislike, it has
+            none, as in ``trec_eval``.
         recall: The share of the relevant examples that is among the first k.
         precision: The number of relevant examples among the first k, divided by k.
         hit_rate: The share of lists with a relevant example among the first k.
         mrr: One divided by the place of the first relevant example; 0 beyond k.
         lists: The number of these lists.
         without: The number of lists without a relevant example.
-        standard_error: The standard error of `ndcg` as the value of all lists, by the delta method
-            for independent inclusion; 0 if every list is in the sample.
+        standard_errors: The standard errors of the first five as those of all lists, for
+            independent inclusion; 0 if every list is in the sample.
+        chance_errors: The same if also all lists are a sample of those that might come.
     """
 
     ndcg: float
@@ -39,13 +42,34 @@ class TopOfLists(NamedTuple):
     mrr: float
     lists: int
     without: int
+    standard_errors: tuple[float, ...]
+    chance_errors: tuple[float, ...]
+
+    @property
+    def means(self) -> tuple[float, float, float, float, float]:
+        """The first five."""
+        return self[:5]
+
+
+class PairsOfLists(NamedTuple):
+    """The order of the pairs of examples of a list, and its errors.
+
+    Attributes:
+        share: Of pairs with different labels, the share in which the example with the higher label
+            has the higher score; pairs with equal scores count half. NaN without pairs.
+        standard_error: As of `TopOfLists`.
+        chance_error: As of `TopOfLists`.
+    """
+
+    share: float
     standard_error: float
+    chance_error: float
 
 
 def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
     """Returns the metrics of the first `k` examples of each list.
 
-    An example is relevant if its label is above 0. Lists with a label below 0 are left out.
+    An example is relevant if its label is above 0.
 
     Args:
         sample: The lists.
@@ -53,45 +77,50 @@ def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
     """
     counts: Floats = np.zeros(0)
     if sample.rows.size:
-        numbers = np.cumsum(np.diff(sample.rows.lists, prepend=sample.rows.lists[:1]) != 0)
-        scored = _Ties(numbers, sample.rows.scores, sample.rows.labels, sample.rows.counts)
+        numbers = _numbers(sample.rows.lists)
+        gains = np.maximum(sample.rows.labels, 0.0)
+        scored = _Ties(numbers, sample.rows.scores, gains, sample.rows.counts)
         counts = _sums(scored.lists, scored.relevant)
-        lowest = np.minimum.reduceat(sample.rows.labels, sample.starts)
-    judged = np.flatnonzero((counts > 0) & (lowest >= 0)) if len(counts) else np.zeros(0, np.intp)
+    judged = np.flatnonzero(counts > 0)
     if not len(judged):
-        nan = math.nan
-        return TopOfLists(nan, nan, nan, nan, nan, 0, len(counts), nan)
-    order = np.lexsort((-sample.rows.labels, numbers))
-    labels = sample.rows.labels[order]
-    best = _Ties(numbers, labels, labels, sample.rows.counts[order])
+        nan, none = math.nan, (math.nan,) * 5
+        return TopOfLists(nan, nan, nan, nan, nan, 0, len(counts), none, none)
+    order = np.lexsort((-gains, numbers))
+    best = _Ties(numbers, gains[order], gains[order], sample.rows.counts[order])
     ndcg = scored.gains(k)[judged] / best.gains(k)[judged]
     hits = scored.hits(k)[judged]
     first, reciprocal = scored.first_relevant(k)
-    error = math.sqrt(1.0 - sample.rate) * float(np.linalg.norm(ndcg - ndcg.mean())) / len(judged)
+    values = (ndcg, hits / counts[judged], hits / k, first[judged], reciprocal[judged])
+    same = np.ones(len(judged))
+    ndcg_mean, recall, precision, hit_rate, mrr = (float(value.mean()) for value in values)
     return TopOfLists(
-        ndcg=float(ndcg.mean()),
-        recall=float((hits / counts[judged]).mean()),
-        precision=float(hits.mean()) / k,
-        hit_rate=float(first[judged].mean()),
-        mrr=float(reciprocal[judged].mean()),
+        ndcg=ndcg_mean,
+        recall=recall,
+        precision=precision,
+        hit_rate=hit_rate,
+        mrr=mrr,
         lists=len(judged),
         without=len(counts) - len(judged),
-        standard_error=error,
+        standard_errors=tuple(error_of_mean(value, same, sample.rate) for value in values),
+        chance_errors=tuple(error_of_mean(value, same) for value in values),
     )
 
 
-def pairs_in_lists(sample: SampledLists) -> float:
-    """Returns the share of the pairs of examples of a list that have the order of their labels.
-
-    Of pairs with different labels, it is the share in which the example with the higher label has
-    the higher score; pairs with equal scores count half. NaN without pairs.
-    """
-    return _ordered_pairs(sample.rows.lists, sample.rows)
+def pairs_in_lists(sample: SampledLists) -> PairsOfLists:
+    """Returns the share of the pairs of examples of a list that have the order of their labels."""
+    right, pairs = _ordered_pairs(_numbers(sample.rows.lists), sample.rows)
+    right, pairs = right[pairs > 0], pairs[pairs > 0]
+    if not len(pairs):
+        return PairsOfLists(math.nan, math.nan, math.nan)
+    shares = right / pairs
+    errors = (error_of_mean(shares, pairs, rate) for rate in (sample.rate, 0.0))
+    return PairsOfLists(float(right.sum() / pairs.sum()), *errors)
 
 
 def pairs_of_all(sample: SampledLists) -> float:
     """Returns the same share of all pairs of the examples, of whichever list."""
-    return _ordered_pairs(np.zeros(sample.rows.size, np.intp), sample.rows)
+    right, pairs = _ordered_pairs(np.zeros(sample.rows.size, np.intp), sample.rows)
+    return float(right.sum() / pairs.sum()) if pairs.any() else math.nan
 
 
 class _Ties:
@@ -102,13 +131,13 @@ class _Ties:
         relevant: The number of relevant examples of each group.
     """
 
-    def __init__(self, lists: Array, scores: Floats, labels: Floats, counts: Floats) -> None:
+    def __init__(self, lists: Array, scores: Floats, gains: Floats, counts: Floats) -> None:
         """Groups rows, which are sorted by list and falling score; each array is (rows,)."""
         starts = starts_of(lists, scores)
         self.lists = lists[starts]
         self._sizes = np.add.reduceat(counts, starts)
-        self._gains = np.add.reduceat(labels * counts, starts)
-        self.relevant = np.add.reduceat(np.where(labels > 0, counts, 0.0), starts)
+        self._gains = np.add.reduceat(gains * counts, starts)
+        self.relevant = np.add.reduceat(np.where(gains > 0, counts, 0.0), starts)
         before = np.cumsum(self._sizes) - self._sizes
         self._first = starts_of(self.lists)
         groups = np.diff(np.append(self._first, len(starts)))
@@ -154,24 +183,31 @@ def _sums(lists: Array, values: Floats, size: int = 0) -> Floats:
     return np.bincount(lists, values, size).astype(np.float64)
 
 
-def _ordered_pairs(lists: Array, rows: ListRows) -> float:
-    """Returns the share of pairs within each of these lists, (rows,).
+def _numbers(lists: Array) -> Array:
+    """Returns the number of the list of each row, from 0; lists rise."""
+    return np.cumsum(np.diff(lists, prepend=lists[:1]) != 0)
+
+
+def _ordered_pairs(lists: Array, rows: ListRows) -> tuple[Floats, Floats]:
+    """Returns the numbers of pairs in the right order, and of all, of each list.
+
+    Pairs with equal scores count half. The numbers of the lists, (rows,), rise.
 
     Merge sort: by rising score, the pairs of a lower and an upper half are counted for halves of
     2, 4, 8 and more rows, all halves of a size at once.
     """
     if not rows.size:
-        return math.nan
+        return np.zeros(0), np.zeros(0)
     _, scores, labels, counts = rows
     ranks = np.unique(labels, return_inverse=True)[1]
-    total = _pairs_below(lists, ranks, counts)
+    total = _pairs_below(lists, lists, ranks, counts)
     ties = np.lexsort((ranks, scores, lists))
     of_ties = np.cumsum(np.append(0, (np.diff(lists[ties]) != 0) | (np.diff(scores[ties]) != 0)))
-    tied = _pairs_below(of_ties, ranks[ties], counts[ties])
+    tied = _pairs_below(lists[ties], of_ties, ranks[ties], counts[ties])
     # Of equal scores the higher label is first, so that no pair of them counts.
     order = np.lexsort((-ranks, scores, lists))
     lists, ranks, counts = lists[order], ranks[order], counts[order]
-    right, size, places = 0.0, 1, np.arange(len(order))
+    right, size, places = 0.5 * tied, 1, np.arange(len(order))
     while size < len(order):
         block, upper = places // (2 * size), (places // size) % 2 == 1
         sort = np.lexsort((~upper, ranks, lists, block))
@@ -181,17 +217,18 @@ def _ordered_pairs(lists: Array, rows: ListRows) -> float:
         start = starts_of(block[sort], lists[sort])
         lengths = np.diff(np.append(start, len(sort)))
         # Rows of the lower half with a lower label: of equal labels the upper half comes first.
-        right += float(np.where(is_upper, weights, 0.0) @ (sums - np.repeat(sums[start], lengths)))
+        pairs = np.where(is_upper, weights, 0.0) * (sums - np.repeat(sums[start], lengths))
+        right += _sums(lists[sort], pairs)
         size *= 2
-    return (right + 0.5 * tied) / total if total else math.nan
+    return right, total
 
 
-def _pairs_below(groups: Array, ranks: Array, counts: Floats) -> float:
-    """Returns the number of pairs with different ranks within the groups."""
+def _pairs_below(lists: Array, groups: Array, ranks: Array, counts: Floats) -> Floats:
+    """Returns the number of pairs with different ranks within the groups, of each list."""
     order = np.lexsort((ranks, groups))
-    groups, ranks, counts = groups[order], ranks[order], counts[order]
+    lists, groups, ranks, counts = lists[order], groups[order], ranks[order], counts[order]
 
-    def squares(starts: Array) -> float:
-        return float(np.square(np.add.reduceat(counts, starts)).sum())
+    def squares(starts: Array) -> Floats:
+        return _sums(lists[starts], np.square(np.add.reduceat(counts, starts)))
 
     return 0.5 * (squares(starts_of(groups)) - squares(starts_of(groups, ranks)))

@@ -26,7 +26,7 @@ from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix_ids
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, integer_ids
-from rec_summary.metrics.quality.hash_sample import HashSample
+from rec_summary.metrics.quality.hash_sample import HashSample, error_of_mean
 from rec_summary.metrics.quality.score_cells import (
     MOST_CODE,
     ONE,
@@ -53,8 +53,9 @@ class GroupedAuc:
         users: The number of users of the sample that have an AUC.
         sampled: The number of users in the sample.
         rate: The share of the id space that is sampled; 1 if every user is.
-        standard_error: The standard error of the value, by the delta method for independent
-            inclusion; 0 if every user is sampled.
+        standard_error: The standard error of the value, for independent inclusion; 0 if every user
+            is sampled.
+        chance_error: The standard error if also all users are a sample of those that might come.
         bias_bound: The bias of a ratio of unbiased sums is at most its standard error times the
             coefficient of variation of its denominator; both are estimated from the sample.
         cell_error_bound: An upper bound of the difference from the value of the same users with
@@ -66,6 +67,7 @@ class GroupedAuc:
     sampled: int
     rate: float
     standard_error: float
+    chance_error: float
     bias_bound: float
     cell_error_bound: float
 
@@ -250,7 +252,7 @@ def _mean_auc(sample: UserBatch, rate: float, *, by_user: bool) -> GroupedAuc:
     """
     users, codes, negatives, positives = sample
     starts = starts_of(users)
-    nothing = GroupedAuc(math.nan, 0, len(starts), rate, math.nan, math.nan, math.nan)
+    nothing = GroupedAuc(math.nan, 0, len(starts), rate, *[math.nan] * 4)
     if not len(starts):
         return nothing
     clicks = np.add.reduceat(positives, starts)
@@ -267,15 +269,15 @@ def _mean_auc(sample: UserBatch, rate: float, *, by_user: bool) -> GroupedAuc:
     user_weights = np.ones(len(mixed)) if by_user else (clicks + others)[mixed]
     total = float(user_weights.sum())
     value = float(aucs @ user_weights) / total
-    chance = math.sqrt(1.0 - rate)
-    error = chance * float(np.linalg.norm(user_weights * (aucs - value))) / total
-    variation = chance * float(np.linalg.norm(user_weights)) / total
+    error = error_of_mean(aucs, user_weights, rate)
+    variation = math.sqrt(1.0 - rate) * float(np.linalg.norm(user_weights)) / total
     return GroupedAuc(
         value=value,
         users=len(mixed),
         sampled=len(starts),
         rate=rate,
         standard_error=error,
+        chance_error=error_of_mean(aucs, user_weights),
         bias_bound=error * variation,
         cell_error_bound=float(bounds @ user_weights) / total,
     )

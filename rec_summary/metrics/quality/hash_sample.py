@@ -9,12 +9,37 @@ threshold, and sums over the sample divided by it are unbiased.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from rec_summary.arrays import Floats
 from rec_summary.metrics.hashing import Hashes
 from rec_summary.metrics.state import State
+
+
+def error_of_mean(values: Floats, weights: Floats, rate: float = 0.0) -> float:
+    """Returns the standard error of the mean of the groups' values, by the jackknife.
+
+    Each group is left out once (Efron and Stein 1981, "The Jackknife Estimate of Variance"): where
+    one has most of the weight, the usual formula is far too low.
+
+    Args:
+        values: A value of each group, (groups,).
+        weights: The weights of the groups, above 0.
+        rate: The share of all groups that is sampled, for the error as the mean of all of them: 0
+            if every one is. With 0, all groups are themselves a sample of those that might be.
+
+    Returns:
+        The error; NaN of fewer than two groups, unless these are all.
+    """
+    if rate == 1.0:
+        return 0.0
+    shares = weights / weights.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        changes = shares * (values - values @ shares) / (1.0 - shares)
+    return math.sqrt(1.0 - rate) * float(np.linalg.norm(changes))
 
 
 class HashSample(State, is_base=True):

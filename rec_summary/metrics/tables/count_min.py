@@ -21,6 +21,7 @@ from rec_summary.arrays import Array, Integers
 from rec_summary.metrics.hashing import mix
 
 _BITS: Final = 4  # from the length of a prefix to that of the next level
+BRANCHES: Final = 2**_BITS
 DEPTH: Final = 4
 
 
@@ -71,6 +72,23 @@ def excess(width: int) -> float:
     return math.e / width
 
 
+def collisions(counters: Integers, chance: float) -> tuple[int, int]:
+    """Returns by how much other ids raise an estimate: the mean, and the most with this chance.
+
+    An id that was never there has in each row the counter of others, as if chosen at random.
+
+    Args:
+        counters: The sketch.
+        chance: The probability that the estimate of such an id is above the most.
+    """
+    rows = np.sort(counters[-1], axis=1)
+    limits = np.append(0, np.unique(rows))
+    above = [1.0 - np.searchsorted(row, limits) / len(row) for row in rows]
+    reached = np.prod(above, axis=0)  # the probability of an estimate of at least each limit
+    mean = float(np.diff(limits) @ reached[1:])
+    return round(mean), int(limits[reached > chance].max(initial=0))
+
+
 def most_frequent(counters: Integers, size: int | None, beam: int) -> tuple[Integers, Integers]:
     """Returns the most frequent ids and the estimates of their occurrences.
 
@@ -87,7 +105,7 @@ def most_frequent(counters: Integers, size: int | None, beam: int) -> tuple[Inte
     estimated = np.zeros(1, np.int64)
     last = 2**64 - 1 if size is None else size - 1
     for level in range(len(counters)):
-        wider = (prefixes[:, None] << np.uint64(_BITS)) | np.arange(2**_BITS, dtype=np.uint64)
+        wider = (prefixes[:, None] << np.uint64(_BITS)) | np.arange(BRANCHES, dtype=np.uint64)
         prefixes = wider.ravel()
         prefixes = prefixes[prefixes <= np.uint64(last >> (_BITS * (len(counters) - 1 - level)))]
         estimated = estimates(counters, prefixes, level)

@@ -38,7 +38,9 @@ def _draws(start: int, number: int) -> Integers:
 
 _DRAWS: Final = _draws(0, 2**16)
 
-_LEAST_MEAN_COUNT: Final = 10.0  # of the most frequent ids in a sample
+_LEAST_MEAN_COUNT: Final = 100.0  # of the most frequent ids in a sample
+_MOST_DOUBTFUL: Final = 0.1  # of a share: that of ids whose counts may be those of others
+_FALSE: Final = 0.02  # of the ids that are found: those whose lower bound is too high
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,19 @@ class TopIds:
     Attributes:
         ids: The ids, (k,) int64; fewer than requested if fewer were seen.
         counts: The number of lookups of each, (k,) float64, scaled up from the sample. Exact if all
-            ids are counted and each has its own counter.
+            ids are counted and each has its own counter; else without the mean of collisions.
         low: Lower bounds of the true counts, (k,), each with a probability of 99.7 % for the
             sample and 98 % for the sketch.
         high: Upper bounds of the true counts, (k,), each with a probability of 99.7 %.
+        doubtful: An upper bound of the lookups of ids that are left out, as half of the count that
+            the sketch has of them, or more, may be that of others.
     """
 
     ids: Integers
     counts: Floats
     low: Floats
     high: Floats
+    doubtful: float
 
 
 class IdFrequency(State):
@@ -162,6 +167,7 @@ class IdFrequency(State):
         width, see `count_min.most_frequent`); rarer ids may be missing.
         """
         self._count_buffer()
+        doubtful = 0.0
         if self.options.exact:
             counters = self._counters
             count = min(count, counters.size)
@@ -170,24 +176,30 @@ class IdFrequency(State):
             counts = counters[ids]
             order = np.lexsort((ids, -counts))[:count]
             ids, counts = ids[order], counts[order]
-            surely = counts.astype(float)
+            surely = most = counts
         else:
-            ids, counts = count_min.most_frequent(self._counters, self.options.size, _BEAM)
-            ids, counts = ids[:count], counts[:count]
-            surely = np.maximum(counts - self._sampled * count_min.excess(self.options.width), 0.0)
+            ids, most = count_min.most_frequent(self._counters, self.options.size, _BEAM)
+            ids, most = ids[:count], most[:count]
+            searched = min(_BEAM * count_min.BRANCHES, self.options.size or LARGEST)
+            usual, worst = count_min.collisions(self._counters, _FALSE * len(ids) / searched)
+            found = most - worst > worst - usual
+            doubtful = float(most[~found].sum())
+            ids, most = ids[found], most[found]
+            counts, surely = most - usual, most - worst
+            doubtful = min(doubtful, float(self._sampled - surely.sum()))
         looked_up = self.seen - self.unknown - self.out_of_range
         scale = looked_up / max(self._sampled, 1)
-        low, high = surely * scale, counts * scale
+        low, high = surely * scale, most * scale
         if self.options.sample_one_in > 1:
             low = looked_up * _wilson(surely, self._sampled, -_Z)
-            high = looked_up * _wilson(counts, self._sampled, _Z)
-        return TopIds(ids.astype(np.int64), counts * scale, low, high)
+            high = looked_up * _wilson(most, self._sampled, _Z)
+        return TopIds(ids.astype(np.int64), counts * scale, low, high, doubtful * scale)
 
     def top_share(self, count: int) -> float:
         """Returns the share of the `count` most frequent ids in all known ids in range.
 
         It is NaN without any, and if the sample has so few of each that chance decides which ones
-        are frequent.
+        are frequent, or if collisions of the sketch may be more than a tenth of it.
         """
         top = self.top(count)
         looked_up = self.seen - self.unknown - self.out_of_range
@@ -196,7 +208,8 @@ class IdFrequency(State):
         draws = top.counts * self._sampled / looked_up
         if self.options.sample_one_in > 1 and draws.mean() < _LEAST_MEAN_COUNT:
             return float("nan")
-        return min(float(top.counts.sum()) / looked_up, 1.0)
+        total = float(top.counts.sum())
+        return total / looked_up if top.doubtful <= _MOST_DOUBTFUL * total else float("nan")
 
     def following(self) -> IdFrequency:
         """Returns an empty state whose sample goes on where that of this state ends."""

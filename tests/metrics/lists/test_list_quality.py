@@ -120,7 +120,7 @@ def test_pairs_are_those_of_numpy(kind: str, graded: bool) -> None:
 
     found = sampled(lists, scores, labels)
     right, pairs = np.sum([counted(lists == each) for each in np.unique(lists)], axis=0)
-    assert pairs_in_lists(found) == pytest.approx(right / pairs, abs=1e-12)
+    assert pairs_in_lists(found).share == pytest.approx(right / pairs, abs=1e-12)
     right, pairs = counted(np.ones(len(lists), bool))
     assert pairs_of_all(found) == pytest.approx(right / pairs, abs=1e-12)
     if not graded:
@@ -130,7 +130,56 @@ def test_pairs_are_those_of_numpy(kind: str, graded: bool) -> None:
 def test_nothing_is_nan() -> None:
     found = RankedLists().sampled()
     assert math.isnan(top_of_lists(found, 3).ndcg)
-    assert math.isnan(pairs_in_lists(found))
+    assert math.isnan(pairs_in_lists(found).share)
     assert math.isnan(pairs_of_all(sampled([1, 1], [0.1, 0.2], [1, 1])))
-    with_negative = top_of_lists(sampled([1, 1, 2], [0.1, 0.2, 0.3], [-1, 1, 1]), 3)
-    assert (with_negative.lists, with_negative.without) == (1, 1)
+
+
+def test_a_dislike_has_no_gain_and_its_list_counts() -> None:
+    random = np.random.default_rng(0)
+    labels = random.choice([-1.0, 0.0, 1.0, 2.0], (300, 10), p=[0.2, 0.5, 0.2, 0.1])
+    labels[0] = -1.0
+    scores, lists = random.normal(labels), np.repeat(np.arange(300), 10)
+    top = top_of_lists(sampled(lists, scores.ravel(), labels.ravel()), 5)
+    gains = np.maximum(labels, 0)
+    judged = gains.any(axis=1)
+    assert (top.lists, top.without) == (judged.sum(), (~judged).sum())
+    assert top.ndcg == pytest.approx(ndcg_score(gains[judged], scores[judged], k=5))
+    without = top_of_lists(sampled(lists, scores.ravel(), gains.ravel()), 5)
+    assert top.means == pytest.approx(without.means)
+    # A dislike above the others is a mistake all the same.
+    pairs = pairs_in_lists(sampled([1, 1], [0.2, 0.1], [-1.0, 0.0])).share
+    right = pairs_in_lists(sampled([1, 1], [0.1, 0.2], [-1.0, 0.0])).share
+    assert (pairs, right) == (0, 1)
+
+
+def test_the_errors_of_a_sample_of_lists_are_the_spread_of_samples() -> None:
+    random = np.random.default_rng(5)
+    sizes = random.integers(4, 40, 3000)
+    lists, skill = np.repeat(np.arange(3000), sizes), np.repeat(random.normal(1, 1, 3000), sizes)
+    labels = (random.random(len(lists)) < 0.3).astype(float)
+    scores = random.normal(skill * labels)
+    every = sampled(lists, scores, labels)
+    drawn = []
+    for seed in range(60):
+        state = RankedLists(4096, 512)
+        state.update(lists + (seed << 32), scores, labels)
+        drawn.append(state.sampled())
+    found = [(top_of_lists(each, 5), pairs_in_lists(each)) for each in drawn]
+    truth = (*top_of_lists(every, 5).means, pairs_in_lists(every).share)
+    values = np.array([(*top.means, pairs.share) for top, pairs in found])
+    errors = [(*top.standard_errors, pairs.standard_error) for top, pairs in found]
+    distances = (values - truth) / errors
+    assert np.sqrt((distances**2).mean(0)) == pytest.approx(np.ones(6), abs=0.3)
+    # Those by chance are larger, and there also if every list is in the sample.
+    top, pairs = found[0]
+    assert (np.array(top.chance_errors) > top.standard_errors).all()
+    assert pairs.chance_error > pairs.standard_error
+    assert top_of_lists(every, 5).standard_errors == (0,) * 5
+    assert pairs_in_lists(every).standard_error == 0 < pairs_in_lists(every).chance_error
+
+
+def test_the_error_of_one_list_is_not_known_unless_it_is_the_only_one() -> None:
+    one = sampled([1, 1], [0.1, 0.2], [0, 1])
+    assert (pairs_in_lists(one).standard_error, top_of_lists(one, 1).standard_errors[0]) == (0, 0)
+    assert math.isnan(pairs_in_lists(one).chance_error)
+    assert math.isnan(pairs_in_lists(one._replace(rate=0.5)).standard_error)

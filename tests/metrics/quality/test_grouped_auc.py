@@ -174,11 +174,43 @@ def test_sampling_is_unbiased_within_its_bound():
     # Their ratio is biased by no more than the bound.
     values = np.array([each.value for each in results])
     bound = np.mean([each.bias_bound for each in results])
-    assert bound < 0.002
+    assert bound < 0.0025
     assert off(values, truth.value, bound) < 4
     # The standard error that each sample reports is the spread that samples have.
     errors = np.sqrt(np.mean([each.standard_error**2 for each in results]))
     assert errors == pytest.approx(values.std(ddof=1), rel=0.2)
+
+
+def test_the_standard_error_holds_where_few_users_have_most_examples():
+    random = np.random.default_rng(0)
+    distances = []
+    for _ in range(8):
+        sizes = np.ceil(5 * (1 + random.pareto(1.2, 3000))).astype(int).clip(max=20_000)
+        users = np.repeat(np.arange(3000), sizes)
+        labels = random.random(len(users)) < 0.2
+        signal = np.repeat(1 + 0.5 * random.normal(size=3000), sizes)
+        scores = 1 / (1 + np.exp(-random.normal(signal * labels)))
+        whole = UserScores(cells=1 << 20, per_user=64)
+        whole.update(users, scores, labels)
+        truth = whole.gauc().value
+        found = samples((users, scores, labels), 25, 2000)
+        distances += [(each.value - truth) / each.standard_error for each in found]
+    # About 2 without leaving out each user once.
+    assert np.sqrt(np.mean(np.square(distances))) < 1.4
+
+
+def test_the_error_by_chance_is_that_of_leaving_out_each_user_once():
+    users, scores, labels = stream(np.random.default_rng(6), 12, 10)
+
+    def gauc(kept):
+        state = UserScores()
+        state.update(users[kept], scores[kept], labels[kept])
+        return state.gauc()
+
+    found = gauc(users >= 0)
+    changes = [gauc(users != user).value - found.value for user in np.unique(users)]
+    assert found.chance_error == pytest.approx(np.linalg.norm(changes))
+    assert found.standard_error == 0
 
 
 def test_the_sample_does_not_depend_on_how_ids_are_given():

@@ -13,6 +13,7 @@ from typing import Final
 from rec_summary._pb.summary_pb2 import MetricStates
 from rec_summary.arrays import Array
 from rec_summary.errors import RecSummaryError
+from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.host import HostMeter
 from rec_summary.metrics.report import MetricValues, read
 from rec_summary.metrics.state import State
@@ -90,7 +91,7 @@ class Aggregator:
         self._last_detailed = False
         self._last_scalars: set[str] = set()
         self._states: dict[str, State] = {}  # as `_last_step`
-        self._references = 0  # columns of the stored reference
+        self._reference: dict[str, Distribution] = {}  # as it is stored
         self._metrics = RankMetrics(options, sizes, troubles, rank)
         self._restore(resume)
 
@@ -175,14 +176,14 @@ class Aggregator:
         return message.SerializeToString()
 
     def _save(self, directory: str, request: ReportRequest) -> None:
-        """Writes the state for a restart, and once the reference for drift."""
+        """Writes the state for a restart, and the reference for drift if it is another."""
         states = persistence.pack(self._metrics.states()) + self._description(request)
         persistence.save(persistence.state_path(directory, self._rank), states)
         reference = self._metrics.reference
-        if len(reference) > self._references:
+        if reference != self._reference:
             path = persistence.reference_path(directory, self._rank)
             persistence.save_reference(path, reference)
-            self._references = len(reference)
+            self._reference = reference
 
     def _restore(self, resume: bool) -> None:
         """Loads the reference of the options, and the state of an earlier process."""

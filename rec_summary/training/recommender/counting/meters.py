@@ -31,6 +31,8 @@ from rec_summary.training.recommender.config import RecommenderMetrics
 ROWS: Final = "rows"
 _BUILDER: Final = "reference_builder"
 _EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
+_PREDICTION: Final = "prediction"
+_SETTLED: Final = 0.1  # the PSI of two parts of a training up to which predictions are alike
 _PRECISION: Final = 12  # of the number of different values: 4 KB and 1.6 % for each feature
 
 
@@ -132,13 +134,19 @@ class FeatureMeter:
 class DriftMeter:
     """Builds the reference of some columns from the first examples, and measures their drift.
 
+    The first predictions are those of an untrained network. So their reference is built again each
+    time that the number of examples has doubled, until they do not differ from the one before.
+    Until then they have no drift.
+
     Attributes:
-        states: The builder of the reference, or then the drift.
+        states: The builder of the reference; then the drift, and until predictions have settled
+            the builder of their next reference.
         reference: The reference; None until it is complete.
     """
 
     def __init__(self, examples: int) -> None:
         """Starts empty; a reference has so many examples."""
+        self._examples = examples
         self.reference: dict[str, Distribution] | None = None
         self.states: dict[str, Any] = {_BUILDER: ReferenceBuilder(examples)}
 
@@ -151,23 +159,43 @@ class DriftMeter:
         """Counts examples: columns of one length, and the weight of each example."""
         if not columns:
             return
-        builder = self.states.get(_BUILDER)
-        if builder is not None:
+        if self.reference is None:
+            builder = self.states[_BUILDER]
             taken = builder.add(columns, weights)
             if not builder.complete:
                 return
             self.set_reference(builder.reference())
+            if _PREDICTION in columns:
+                self.states[_BUILDER] = ReferenceBuilder(self._examples)
             columns = {name: column[taken:] for name, column in columns.items()}
             weights = None if weights is None else weights[taken:]
         self.states[tags.DRIFT].add(columns, weights)
+        if _BUILDER in self.states and _PREDICTION in columns:
+            self.states[_BUILDER].add({_PREDICTION: columns[_PREDICTION]}, weights)
 
     def end_interval(self) -> dict[str, State]:
         """Returns the drift of a report by group; nothing before the reference is complete."""
         ended = self.states.get(tags.DRIFT)
-        if ended is None:
+        if ended is None or self.reference is None:
             return {}
-        self.states = {tags.DRIFT: Drift(ended.reference)}
+        if _BUILDER in self.states:
+            self._warm_up(ended)
+        self.states[tags.DRIFT] = Drift(self.reference)
         return {tags.DRIFT: ended}
+
+    def _warm_up(self, ended: Drift) -> None:
+        """Ends the warm-up if predictions have settled, or renews their reference."""
+        if self.states[_BUILDER].complete:
+            numbers = ended.report()
+            distance = numbers[f"drift/psi/{_PREDICTION}"]
+            if distance <= _SETTLED + numbers[f"drift/psi_by_chance/{_PREDICTION}"]:
+                del self.states[_BUILDER]
+                return
+            builder = self.states[_BUILDER]
+            self.reference = {**ended.reference, **builder.reference()}
+            wait = 2 * builder.wait + self._examples
+            self.states[_BUILDER] = ReferenceBuilder(self._examples, wait)
+        ended.window[_PREDICTION] = ended.reference[_PREDICTION].empty()
 
     def restore(self, stored: Mapping[str, State]) -> None:
         """Continues from the `states` of an earlier process; of another reference, it does not.
@@ -177,13 +205,15 @@ class DriftMeter:
                 changed.
         """
         drift, builder = stored.get(tags.DRIFT), stored.get(_BUILDER)
+        states: dict[str, Any] = {}
+        if isinstance(builder, ReferenceBuilder) and self.reference is None:
+            builder.check_mergeable(self.states[_BUILDER])
+            states[_BUILDER] = builder
         if isinstance(drift, Drift) and (
             self.reference is None or _same_reference(self.reference, drift.reference)
         ):
-            self.states, self.reference = {tags.DRIFT: drift}, drift.reference
-        if isinstance(builder, ReferenceBuilder) and _BUILDER in self.states:
-            builder.check_mergeable(self.states[_BUILDER])
-            self.states[_BUILDER] = builder
+            states[tags.DRIFT], self.reference = drift, drift.reference
+        self.states = states or self.states
 
 
 def _same_reference(one: Mapping[str, Distribution], other: Mapping[str, Distribution]) -> bool:
