@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -140,23 +141,17 @@ class Recorder:
         return self._writer is not None
 
     def open(self, rank: int) -> None:
-        """Begins the next pair of files of a rank, and reports a failure."""
+        """Begins the next pair of files of a rank unless it is open, and reports a failure."""
+        if self._writer is not None:
+            return
         try:
-            self.start(rank)
-        except (OSError, RuntimeError) as error:
+            self._start(rank)
+        except (OSError, RuntimeError) as error:  # RuntimeError: no room for another thread
             text = f"no record file can be created in {self.directory}: {error}"
             self._troubles.report("open", f"{text}; this training is not recorded")
             self._failed = True
 
-    def start(self, rank: int) -> None:
-        """Begins the next pair of files of a rank; does nothing if it is open.
-
-        Raises:
-            OSError: The files cannot be created.
-            RuntimeError: The system has no room for another thread.
-        """
-        if self._writer is not None:
-            return
+    def _start(self, rank: int) -> None:
         options = self._options
         files = RunWriter(
             self.directory,
@@ -177,6 +172,8 @@ class Recorder:
             )
         except BaseException:
             files.close()
+            for path in files.paths:
+                os.unlink(path)
             raise
         self._files = files
         if options.export_npy:

@@ -31,6 +31,7 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.values.tensor import from_tensor
 from tests.support import event_files
 from tests.support.disk import LittleSpace
+from tests.support.forked import in_child
 from tests.support.programs.drive_summary_record import drive
 from tests.support.training_records import events, graphs, histograms, lineage, messages, scalars
 from tests.support.versions import skip_without_their_collector
@@ -526,6 +527,48 @@ def test_a_directory_that_cannot_be_made_is_an_error_at_once(tmp_path):
         SummaryRecord(tmp_path / "file")
     with pytest.raises(OSError, match="file"):
         SummaryRecord(tmp_path / "file" / "below")
+
+
+@pytest.fixture
+def no_thread():
+    """No thread can be started."""
+    before = threading.stack_size(1 << 50)  # more than there are addresses
+    yield
+    threading.stack_size(before)
+
+
+def test_without_a_thread_the_loop_goes_on_and_is_told(tmp_path, no_thread):
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("scalar", "loss", 1)
+        assert record.record(1) is False
+        assert record.flush() is False
+        assert record.troubles == {"open": 1}
+        assert record.log_dir == str(tmp_path)
+    assert not list(tmp_path.glob("*events*"))
+
+
+def test_without_a_thread_an_error_is_raised_if_that_is_wanted(tmp_path, no_thread):
+    with pytest.raises(RuntimeError, match="no record file can be created"):
+        SummaryRecord(tmp_path, raise_exception=True)
+    assert not list(tmp_path.glob("*events*"))
+
+
+def test_a_forked_child_is_told_that_its_values_are_not_recorded(tmp_path):
+    record = SummaryRecord(tmp_path)
+
+    def use():
+        record.add_value("scalar", "loss", 1)
+        assert record.record(1) is False
+        assert record.flush() is False
+        assert record.troubles == {"record after fork": 3}
+        record.close()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(in_child(use), 0)[1]) == 0
+    record.add_value("scalar", "loss", 2)
+    assert record.record(1) is True
+    record.close()
+    assert record.troubles == {}
+    assert scalars(tmp_path, "loss") == {1: 2.0}
 
 
 # --- export
