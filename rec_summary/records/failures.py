@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 
 from rec_summary.checks import valid_unicode
 
 logger = logging.getLogger("rec_summary")
+
+_lock = threading.RLock()  # a signal handler may interrupt its holder, and report
+# A child that is forked while another thread holds the lock would wait for ever.
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 
 
 class Troubles:
@@ -24,7 +31,6 @@ class Troubles:
     def __init__(self, *, keep_first: bool = False) -> None:
         self.first: tuple[str, BaseException | str] | None = None
         self._keep_first = keep_first
-        self._lock = threading.RLock()  # a signal handler may interrupt its holder, and report
         self._counts: dict[str, int] = {}
         self._limits: set[str] = set()
 
@@ -37,7 +43,7 @@ class Troubles:
             count: How many of its kind have failed at once.
         """
         kind = valid_unicode(kind)  # it may name a path or a tag that is not UTF-8
-        with self._lock:
+        with _lock:
             first = kind not in self._counts
             if self._keep_first:
                 self.first = self.first or (kind, error)
@@ -57,7 +63,7 @@ class Troubles:
             kind: As of `report`, but a kind of its own.
             text: What is missing and why, as a sentence.
         """
-        with self._lock:
+        with _lock:
             first = kind not in self._counts
             self._limits.add(kind)
             self._counts[kind] = self._counts.get(kind, 0) + 1
@@ -74,13 +80,13 @@ class Troubles:
     @property
     def counts(self) -> dict[str, int]:
         """How often each kind has happened so far, with the limits."""
-        with self._lock:
+        with _lock:
             return dict(self._counts)
 
     @property
     def failures(self) -> dict[str, int]:
         """How often each kind has happened so far, without the limits."""
-        with self._lock:
+        with _lock:
             return {kind: n for kind, n in self._counts.items() if kind not in self._limits}
 
 

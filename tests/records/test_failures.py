@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 
 import pytest
 
 from rec_summary.records.failures import Troubles
+from tests.support.forked import in_child
 from tests.support.waiting import PATIENCE_SECS
 
 
@@ -31,6 +34,26 @@ def test_a_limit_is_counted_and_logged_once_and_is_no_failure(
     assert troubles.failures == {"write": 1}
     limit, _ = caplog.records
     assert limit.message == "rec_summary: the graph is not recorded"
+
+
+def test_a_child_that_is_forked_while_threads_report_can_report_as_well() -> None:
+    troubles, done = Troubles(), threading.Event()
+
+    def report() -> None:
+        while not done.is_set():
+            troubles.report("write", "full")
+
+    threads = [threading.Thread(target=report) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(100):
+            child = in_child(lambda: (signal.alarm(30), troubles.report("write", "full")))
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_an_attempt_reports_an_exception_and_continues() -> None:

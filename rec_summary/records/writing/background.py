@@ -66,7 +66,7 @@ class TaskQueue:
 
     No method raises because of a failure of a task: failures go to `troubles`.
 
-    After a fork, the copy in the child does nothing: the thread exists in the parent only.
+    After a fork, the copy in the child refuses tasks: the thread exists in the parent only.
 
     Attributes:
         dropped: How many tasks were refused because the queue stayed full, by name.
@@ -112,9 +112,11 @@ class TaskQueue:
 
     def put(self, task: Task) -> None:
         """Queues a task; drops and counts it if the queue stays full."""
-        if os.getpid() != self._pid:
-            return
         name, nbytes = task.name, task.nbytes
+        if os.getpid() != self._pid:
+            text = f"process {self._pid} began to record, and only it has the thread that writes"
+            self._troubles.report(f"{name} after fork", text)
+            return
         with self._changed:
             if not (self._closing or self._overflowing or self._has_room(nbytes)):
                 self._wait_for_room(nbytes)

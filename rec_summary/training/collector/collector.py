@@ -493,9 +493,10 @@ class SummaryCollector(Callback):
             self._control.begin(self.summary_dir)
         self._recorder.open(environment.rank)
         if options.landscape is not None and environment.rank == 0 and self._checkpoints is None:
-            self._checkpoints = LandscapeCheckpoints(
-                self.summary_dir, options.landscape, options.files.durability, self._troubles
-            )
+            with self._troubles.attempt("landscape checkpoints"):  # it needs a thread
+                self._checkpoints = LandscapeCheckpoints(
+                    self.summary_dir, options.landscape, options.files.durability, self._troubles
+                )
 
     def _write_lineage(self, event: LineageEvent) -> None:
         if self._rank == 0 or self._options.lineage_on_all_ranks:

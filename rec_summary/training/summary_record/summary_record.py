@@ -79,8 +79,9 @@ class SummaryRecord:
             network: A Cell. Its compiled graph is recorded once, as soon as it exists.
             max_file_size: The size in bytes at which the next summary file begins; None for no
                 limit. No file is deleted.
-            raise_exception: Whether the next `record`, `flush` or `close` raises a failure to
-                write. Otherwise it is logged once, and counted in `troubles`.
+            raise_exception: Whether a failure to create the files is raised here, and a failure
+                to write by the next `record`, `flush` or `close`. Otherwise it is logged once, and
+                counted in `troubles`.
             export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
             durability: When files are synchronised to the disk, and what happens when the disk is
                 too slow; None for the defaults of `Durability`.
@@ -90,7 +91,9 @@ class SummaryRecord:
         Raises:
             TypeError: An argument has the wrong type.
             ValueError: An argument has an invalid value.
-            OSError: The directory or the files cannot be created.
+            OSError: The directory cannot be created.
+            RuntimeError: The files or the writer's thread cannot be created, and
+                `raise_exception` is set.
         """
         check_affixes(file_prefix, file_suffix)
         check_int("num_process", num_process)
@@ -112,18 +115,20 @@ class SummaryRecord:
         other = other_writer(files.directory, rank)
         if other is not None:
             logger.warning("SummaryRecord: %s", came_second(other, files.directory))
-        self._recorder.start(rank)
-        self._path = str(self._recorder.path)
+        self._recorder.open(rank)
+        self._raise_failure()
+        self._path = self._recorder.path or files.directory
         self._mailbox = operators.Mailbox(self._troubles)
         self._mode = "train"
         self._pending = PendingValues()
         self._swap = threading.RLock()  # a signal handler may record as well
         self._wants_graph = True
         self._closed = False
+        self._pid = os.getpid()
 
     @property
     def log_dir(self) -> str:
-        """The path of the first summary file; the name is MindSpore's."""
+        """The path of the first summary file, or the directory without one; MindSpore's name."""
         return self._path
 
     @property
@@ -176,7 +181,7 @@ class SummaryRecord:
             ValueError: An argument has an invalid value.
         """
         content = own_content(plugin, name, value)
-        if not self._is_closed():
+        if not self._refuses():
             with self._swap:
                 self._pending.put(plugin, content)
 
@@ -197,7 +202,8 @@ class SummaryRecord:
                 name; other values are dropped. None writes all.
 
         Returns:
-            Whether the values were accepted: False after `close`.
+            Whether the values were accepted: False after `close`, in a forked child, and where the
+            files could not be created.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -212,7 +218,7 @@ class SummaryRecord:
         if plugin_filter is not None and not callable(plugin_filter):
             expected = "a function of a plugin's name, or None"
             raise TypeError(three_part("plugin_filter", plugin_filter, expected))
-        if self._is_closed():
+        if self._refuses():
             return False
         if self._mode == "train":
             self._take_operators()
@@ -232,12 +238,12 @@ class SummaryRecord:
         """Waits until the operating system has all records.
 
         Returns:
-            Whether it has them; False after `close`.
+            Whether it has them; False where `record` accepts nothing.
 
         Raises:
             OSError, RuntimeError: A record could not be written, and `raise_exception` is set.
         """
-        if self._is_closed():
+        if self._refuses():
             return False
         done = self._recorder.flush()
         self._raise_failure()
@@ -271,10 +277,16 @@ class SummaryRecord:
             self._recorder.write(graphs[0])
             self._wants_graph = False
 
-    def _is_closed(self) -> bool:
+    def _refuses(self) -> bool:
+        """Whether nothing is accepted, which has been or is reported."""
         if self._closed:
             self._troubles.report("record after close", "the SummaryRecord is closed")
-        return self._closed
+        elif os.getpid() != self._pid:
+            text = f"process {self._pid} made this SummaryRecord; make one in each process"
+            self._troubles.report("record after fork", text)
+        elif self._recorder.is_open:
+            return False
+        return True
 
     def _shut(self) -> bool:
         """Closes everything; returns whether it was open."""

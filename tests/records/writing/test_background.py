@@ -310,13 +310,15 @@ def test_a_record_after_close_is_counted_not_raised(sink, troubles):
     assert troubles.counts == {"record after close": 1}
 
 
-def test_a_forked_child_writes_nothing_and_does_not_hang(sink, troubles):
+def test_a_forked_child_writes_nothing_says_so_and_does_not_hang(sink, troubles):
     writer = BackgroundWriter(sink, troubles)
 
     def use():
         writer.write(Item("from the child"))
+        writer.put(Task("count", lambda: None, 1))
         writer.flush()
         writer.close()
+        assert troubles.counts == {"record after fork": 1, "count after fork": 1}
 
     assert exit_code(in_child(use)) == 0
     writer.write(Item("from the parent"))

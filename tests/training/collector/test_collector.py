@@ -5,6 +5,7 @@ import json
 import logging
 import math
 import resource
+import threading
 
 import numpy as np
 import pytest
@@ -389,6 +390,20 @@ def test_a_directory_lost_before_training_costs_telemetry_not_training(tmp_path,
     assert f"no record file can be created in {collector.summary_dir}" in caplog.text
     assert "records are in" not in caplog.text
     assert "problems while recording: open (1)" in caplog.text
+
+
+def test_where_no_thread_can_be_started_training_goes_on_and_is_told(tmp_path):
+    landscape = {"collect_landscape": {"unit": "step", "intervals": [[1, 2, 3]]}}
+    collector = SummaryCollector(tmp_path, collect_specified_data=landscape)
+    journal = Journal()
+    before = threading.stack_size(1 << 50)  # more than there are addresses
+    try:
+        click_model().train(1, bounded(3), callbacks=[collector, journal])
+    finally:
+        threading.stack_size(before)
+    assert journal.hooks[-2:] == ["end", "exit"]
+    assert collector.troubles == {"signals": 1, "open": 1, "landscape checkpoints": 1}
+    assert not list(tmp_path.glob("*events*"))
 
 
 def test_training_is_the_same_with_and_without(tmp_path):

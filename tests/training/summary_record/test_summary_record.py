@@ -1,6 +1,5 @@
 """Records from a loop of the user's own: MindSpore's interface, and where it falls short."""
 
-import io
 import logging
 import math
 import os
@@ -21,7 +20,6 @@ import mindspore
 from mindspore import Tensor, nn, ops
 from mindspore.train import lineage_pb2 as their_lineage
 from mindspore.train import summary_pb2 as their_summary
-from PIL import Image
 
 from rec_summary import SummaryRecord, export_tensorboard, load
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
@@ -31,6 +29,7 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.values.tensor import from_tensor
 from tests.support import event_files
 from tests.support.disk import LittleSpace
+from tests.support.forked import in_child
 from tests.support.programs.drive_summary_record import drive
 from tests.support.training_records import events, graphs, histograms, lineage, messages, scalars
 from tests.support.versions import skip_without_their_collector
@@ -135,10 +134,8 @@ def comparable(event):
                 bucket.left = bucket.width = 0
             numbers.append(value.histogram.sum)
             value.histogram.sum = 0
-        if value.HasField("image"):  # the same picture may be packed in two ways
-            picture = Image.open(io.BytesIO(value.image.encoded_image))
-            numbers += np.asarray(picture, np.float64).reshape(-1).tolist()
-            value.image.encoded_image = b""
+        if value.HasField("image"):
+            value.image.encoded_image = b""  # the levels differ, see the tests of images
         texts.append(value.SerializeToString(deterministic=True))
     return (event.step, *texts), tuple(numbers)
 
@@ -526,6 +523,82 @@ def test_a_directory_that_cannot_be_made_is_an_error_at_once(tmp_path):
         SummaryRecord(tmp_path / "file")
     with pytest.raises(OSError, match="file"):
         SummaryRecord(tmp_path / "file" / "below")
+
+
+def test_what_no_reader_takes_is_said_and_costs_only_itself(tmp_path):
+    below = {"k" * 993: 1, "k" * 994: 1, "b": {"k" * 992: 1}}  # "nested." comes before
+    data = {"k" * 1001: 1, "nested": below, "text": "x" * 100_001, "is_new": True}
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("scalar", "t" * 1001, 1)
+        record.add_value("scalar", "t" * 1000, 1)
+        record.add_value("custom_lineage_data", "", data)
+        record.record(1)
+        record.add_value("custom_lineage_data", "", {str(n): True for n in range(9_997)})
+        record.record(2)
+        record.flush()
+        assert record.troubles == {"custom data": 4, f"value {'t' * 100}": 1}
+        record.add_value("custom_lineage_data", "", {"one": {"more": 1}, "text": "short"})
+        record.record(3)
+        assert record.troubles["custom data"] == 5
+    loaded = load(tmp_path)
+    assert loaded.problems == ()
+    assert set(loaded.scalars()["tag"]) == {"t" * 1000}
+    [lineage] = loaded.lineage().drop(columns=["status", "step", "last_record"]).to_dict("records")
+    assert len(lineage) == 10_000
+    assert lineage["nested." + "k" * 993] == 1
+    assert lineage["is_new"] is lineage["9996"] is True
+    assert lineage["text"] == "short"
+
+
+def test_a_text_is_cut_where_readers_would_cut_it(tmp_path):
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("custom_lineage_data", "", {"text": "x" * 100_001})
+        record.record(1)
+        assert record.troubles == {"custom data": 1}
+    [custom] = lineage(tmp_path, "user_defined_info")
+    assert custom.user_info[0].map_str["text"] == "x" * 100_000
+
+
+@pytest.fixture
+def no_thread():
+    """No thread can be started."""
+    before = threading.stack_size(1 << 50)  # more than there are addresses
+    yield
+    threading.stack_size(before)
+
+
+def test_without_a_thread_the_loop_goes_on_and_is_told(tmp_path, no_thread):
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("scalar", "loss", 1)
+        assert record.record(1) is False
+        assert record.flush() is False
+        assert record.troubles == {"open": 1}
+        assert record.log_dir == str(tmp_path)
+    assert not list(tmp_path.glob("*events*"))
+
+
+def test_without_a_thread_an_error_is_raised_if_that_is_wanted(tmp_path, no_thread):
+    with pytest.raises(RuntimeError, match="no record file can be created"):
+        SummaryRecord(tmp_path, raise_exception=True)
+    assert not list(tmp_path.glob("*events*"))
+
+
+def test_a_forked_child_is_told_that_its_values_are_not_recorded(tmp_path):
+    record = SummaryRecord(tmp_path)
+
+    def use():
+        record.add_value("scalar", "loss", 1)
+        assert record.record(1) is False
+        assert record.flush() is False
+        assert record.troubles == {"record after fork": 3}
+        record.close()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(in_child(use), 0)[1]) == 0
+    record.add_value("scalar", "loss", 2)
+    assert record.record(1) is True
+    record.close()
+    assert record.troubles == {}
+    assert scalars(tmp_path, "loss") == {1: 2.0}
 
 
 # --- export
