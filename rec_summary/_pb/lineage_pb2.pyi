@@ -39,7 +39,7 @@ class Note(_message.Message):
     def __init__(self, text: _Optional[str] = ..., author: _Optional[str] = ..., kind: _Optional[str] = ..., request: _Optional[str] = ...) -> None: ...
 
 class UserDefinedInfo(_message.Message):
-    __slots__ = ("user_info", "map_dict", "map_int32", "map_str", "map_double", "map_int64", "map_bool")
+    __slots__ = ("user_info", "map_dict", "map_int32", "map_str", "map_double", "map_int64", "map_bool", "none")
     class MapDictEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,7 @@ class UserDefinedInfo(_message.Message):
     MAP_DOUBLE_FIELD_NUMBER: _ClassVar[int]
     MAP_INT64_FIELD_NUMBER: _ClassVar[int]
     MAP_BOOL_FIELD_NUMBER: _ClassVar[int]
+    NONE_FIELD_NUMBER: _ClassVar[int]
     user_info: _containers.RepeatedCompositeFieldContainer[UserDefinedInfo]
     map_dict: _containers.MessageMap[str, UserDefinedInfo]
     map_int32: _containers.ScalarMap[str, int]
@@ -96,7 +97,8 @@ class UserDefinedInfo(_message.Message):
     map_double: _containers.ScalarMap[str, float]
     map_int64: _containers.ScalarMap[str, int]
     map_bool: _containers.ScalarMap[str, bool]
-    def __init__(self, user_info: _Optional[_Iterable[_Union[UserDefinedInfo, _Mapping]]] = ..., map_dict: _Optional[_Mapping[str, UserDefinedInfo]] = ..., map_int32: _Optional[_Mapping[str, int]] = ..., map_str: _Optional[_Mapping[str, str]] = ..., map_double: _Optional[_Mapping[str, float]] = ..., map_int64: _Optional[_Mapping[str, int]] = ..., map_bool: _Optional[_Mapping[str, bool]] = ...) -> None: ...
+    none: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, user_info: _Optional[_Iterable[_Union[UserDefinedInfo, _Mapping]]] = ..., map_dict: _Optional[_Mapping[str, UserDefinedInfo]] = ..., map_int32: _Optional[_Mapping[str, int]] = ..., map_str: _Optional[_Mapping[str, str]] = ..., map_double: _Optional[_Mapping[str, float]] = ..., map_int64: _Optional[_Mapping[str, int]] = ..., map_bool: _Optional[_Mapping[str, bool]] = ..., none: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TrainLineage(_message.Message):
     __slots__ = ("hyper_parameters", "train_dataset", "algorithm", "model", "run_state")

@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -146,17 +146,20 @@ class Lineage:
         self.train_time = self.last_time = wall_time
 
     def take_custom(self, event: LineageEvent, wall_time: float) -> None:
-        """Adds the user's own data; a name that comes again has its new value.
+        """Adds the user's own data; a name that comes again has its new value, with None none.
 
         Raises:
             ValueError: A name is not valid Unicode, or there is more than can be shown.
         """
-        entries = dict(itertools.islice(flattened(event.user_defined_info), MOST_ENTRIES + 1))
+        entries: dict[str, Plain | None] = {}
+        for name, value in itertools.islice(flattened(event.user_defined_info), MOST_ENTRIES + 1):
+            _add(entries, name, value)  # `a.b` may be a key, and `b` one in `a`
         count = len(self.custom.keys() | entries.keys())
         if count > MOST_ENTRIES:
             expected = f"at most {MOST_ENTRIES:,}"
             raise ValueError(three_part("the number of entries of custom data", count, expected))
-        self.custom.update(entries)
+        every = {**self.custom, **entries}
+        self.custom = {name: value for name, value in every.items() if value is not None}
         self.last_time = wall_time
 
     def take_note(self, event: LineageEvent, wall_time: float) -> None:
@@ -242,7 +245,7 @@ def _shown(value: Any) -> str:
         return "(nested too deeply to be shown)"
 
 
-def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Plain]]:
+def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Plain | None]]:
     """Yields the entries of custom data in the order of the message, nested names dotted.
 
     Raises:
@@ -253,11 +256,15 @@ def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Pl
     for part in info.user_info:
         yield from flattened(part, prefix)
     filled = {field.name for field, _ in info.ListFields()}
+    own: dict[str, Plain | None] = {}
     for name in filter(filled.__contains__, _CUSTOM_MAPS):
         for key, value in sorted(getattr(info, name).items()):
             _check_length(len(prefix) + len(key))
             text = isinstance(value, str | bytes)
-            yield prefix + key, valid(value)[:LONGEST_TEXT] if text else value
+            own[key] = valid(value)[:LONGEST_TEXT] if text else value
+    own.update((key, None) for key in info.none if key in own)
+    for key, value in own.items():
+        yield prefix + key, value
     # Looked up before they are compared: a name that is not valid Unicode raises ValueError.
     for key, below in sorted(info.map_dict.items(), key=lambda entry: entry[0]):
         yield from flattened(below, f"{prefix}{key}.")
@@ -269,15 +276,28 @@ def _check_length(length: int) -> None:
         raise ValueError(three_part("the length of a name in custom data", length, expected))
 
 
+def _add(columns: dict[str, Any], name: str, value: Any) -> None:
+    """Adds a value under a name; if it is taken, with the prefix `custom.`."""
+    while name in columns:
+        name = f"custom.{name}"
+        _check_length(len(name))
+    columns[name] = value
+
+
+def with_custom(columns: dict[str, Any], custom: Mapping[str, Plain]) -> dict[str, Any]:
+    """Returns columns and custom data; an entry whose name is taken gets the prefix `custom.`."""
+    every = dict(columns)
+    for name, value in sorted(custom.items(), key=lambda entry: entry[0] in columns):
+        _add(every, name, value)
+    return every
+
+
 def hyper_parameters(lineage: Lineage) -> dict[str, Plain]:
     """Returns a run's hyper-parameters: MindSpore's by their names in the record, and custom data.
 
     Custom data under a name that is taken gets the prefix `custom.`.
     """
-    parameters = recorded_parameters(lineage)
-    for name, value in lineage.custom.items():
-        parameters[f"custom.{name}" if name in parameters else name] = value
-    return parameters
+    return with_custom(recorded_parameters(lineage), lineage.custom)
 
 
 def recorded_parameters(lineage: Lineage) -> dict[str, Plain]:

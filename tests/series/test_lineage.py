@@ -39,6 +39,28 @@ def test_custom_data_is_flattened(data: dict[str, object]) -> None:
     assert repr(sorted(found.items())) == repr(sorted(expected.items()))
 
 
+def test_an_entry_with_none_is_absent() -> None:
+    gathered = Lineage()
+    for entries in ({"a": 1, "b": {"c": None, "d": "None"}, "e": None}, {"a": None}):
+        gathered.take_custom(lineage(user_defined_info=custom(entries)), START)
+    assert gathered.custom == {"b.d": "None"}
+
+
+def test_a_dotted_key_and_a_nested_one_are_two_entries() -> None:
+    gathered = Lineage()
+    entries = {"optimizer.lr": 1, "optimizer": {"lr": 2}}
+    for _ in range(2):  # the second record has the new values
+        gathered.take_custom(lineage(user_defined_info=custom(entries)), START)
+    assert gathered.custom == {"optimizer.lr": 1, "custom.optimizer.lr": 2}
+
+
+def test_very_many_entries_of_one_name_are_refused() -> None:
+    part = custom({"a": 1}).user_info[0]
+    many = UserDefinedInfo(user_info=[part] * 9_000)
+    with pytest.raises(ValueError, match="length of a name"):
+        Lineage().take_custom(lineage(user_defined_info=many), START)
+
+
 def test_mindspores_32_bit_integers_are_read_too() -> None:
     info = UserDefinedInfo(user_info=[UserDefinedInfo(map_int32={"trial": 7})])
     assert list(flattened(info)) == [("trial", 7)]
