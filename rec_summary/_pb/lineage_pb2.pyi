@@ -153,7 +153,7 @@ class TrainLineage(_message.Message):
     def __init__(self, hyper_parameters: _Optional[_Union[TrainLineage.HyperParameters, _Mapping]] = ..., train_dataset: _Optional[_Union[TrainLineage.TrainDataset, _Mapping]] = ..., algorithm: _Optional[_Union[TrainLineage.Algorithm, _Mapping]] = ..., model: _Optional[_Union[TrainLineage.Model, _Mapping]] = ..., run_state: _Optional[_Union[RunState, _Mapping]] = ...) -> None: ...
 
 class EvaluationLineage(_message.Message):
-    __slots__ = ("metric", "valid_dataset", "train_step", "valid_dataset_size64")
+    __slots__ = ("metric", "valid_dataset", "train_step", "valid_dataset_size64", "directions")
     class ValidDataset(_message.Message):
         __slots__ = ("valid_dataset_path", "valid_dataset_size")
         VALID_DATASET_PATH_FIELD_NUMBER: _ClassVar[int]
@@ -161,15 +161,24 @@ class EvaluationLineage(_message.Message):
         valid_dataset_path: str
         valid_dataset_size: int
         def __init__(self, valid_dataset_path: _Optional[str] = ..., valid_dataset_size: _Optional[int] = ...) -> None: ...
+    class DirectionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     METRIC_FIELD_NUMBER: _ClassVar[int]
     VALID_DATASET_FIELD_NUMBER: _ClassVar[int]
     TRAIN_STEP_FIELD_NUMBER: _ClassVar[int]
     VALID_DATASET_SIZE64_FIELD_NUMBER: _ClassVar[int]
+    DIRECTIONS_FIELD_NUMBER: _ClassVar[int]
     metric: str
     valid_dataset: EvaluationLineage.ValidDataset
     train_step: int
     valid_dataset_size64: int
-    def __init__(self, metric: _Optional[str] = ..., valid_dataset: _Optional[_Union[EvaluationLineage.ValidDataset, _Mapping]] = ..., train_step: _Optional[int] = ..., valid_dataset_size64: _Optional[int] = ...) -> None: ...
+    directions: _containers.ScalarMap[str, str]
+    def __init__(self, metric: _Optional[str] = ..., valid_dataset: _Optional[_Union[EvaluationLineage.ValidDataset, _Mapping]] = ..., train_step: _Optional[int] = ..., valid_dataset_size64: _Optional[int] = ..., directions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class RunState(_message.Message):
     __slots__ = ("status", "reason", "step", "epoch", "samples", "start_time", "rank", "rank_size", "batch_size", "dataset_size", "unbounded", "host", "pid", "mindspore_version", "rec_summary_version", "troubles", "settings")

@@ -203,7 +203,8 @@ class Lineage:
             place = np.array([step or self.evaluations])
             values = np.array([math.nan if number is None else number])
             series = self.best.setdefault(name, BestSeries())
-            series.extend(name, Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values))
+            columns = Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values)
+            series.extend(name, columns, evaluation.directions.get(name, ""))
             self.metrics[name] = Metric(step, text)
             for at, _, best in series.points[-1:]:
                 self.metrics[name] = Metric(step, text, best, at if step else None)

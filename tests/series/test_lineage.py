@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -59,6 +60,17 @@ def test_very_many_entries_of_one_name_are_refused() -> None:
     many = UserDefinedInfo(user_info=[part] * 9_000)
     with pytest.raises(ValueError, match="length of a name"):
         Lineage().take_custom(lineage(user_defined_info=many), START)
+
+
+def test_the_best_value_of_an_evaluation_has_the_direction_that_was_said() -> None:
+    gathered = Lineage()
+    said = {"theirs": "less", "auc": "less"}
+    for step, value in enumerate((0.5, 0.25, 0.75), start=1):
+        metric = json.dumps(dict.fromkeys(("ours", "theirs", "auc", "mae"), value))
+        message = EvaluationLineage(metric=metric, directions=said)
+        gathered.take_evaluation(message, step, START)
+    best = {name: metric.best for name, metric in gathered.metrics.items()}
+    assert best == {"ours": None, "theirs": 0.25, "auc": 0.25, "mae": 0.25}
 
 
 def test_mindspores_32_bit_integers_are_read_too() -> None:
