@@ -39,7 +39,7 @@ class Note(_message.Message):
     def __init__(self, text: _Optional[str] = ..., author: _Optional[str] = ..., kind: _Optional[str] = ..., request: _Optional[str] = ...) -> None: ...
 
 class UserDefinedInfo(_message.Message):
-    __slots__ = ("user_info", "map_dict", "map_int32", "map_str", "map_double", "map_int64", "map_bool")
+    __slots__ = ("user_info", "map_dict", "map_int32", "map_str", "map_double", "map_int64", "map_bool", "none")
     class MapDictEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,7 @@ class UserDefinedInfo(_message.Message):
     MAP_DOUBLE_FIELD_NUMBER: _ClassVar[int]
     MAP_INT64_FIELD_NUMBER: _ClassVar[int]
     MAP_BOOL_FIELD_NUMBER: _ClassVar[int]
+    NONE_FIELD_NUMBER: _ClassVar[int]
     user_info: _containers.RepeatedCompositeFieldContainer[UserDefinedInfo]
     map_dict: _containers.MessageMap[str, UserDefinedInfo]
     map_int32: _containers.ScalarMap[str, int]
@@ -96,7 +97,8 @@ class UserDefinedInfo(_message.Message):
     map_double: _containers.ScalarMap[str, float]
     map_int64: _containers.ScalarMap[str, int]
     map_bool: _containers.ScalarMap[str, bool]
-    def __init__(self, user_info: _Optional[_Iterable[_Union[UserDefinedInfo, _Mapping]]] = ..., map_dict: _Optional[_Mapping[str, UserDefinedInfo]] = ..., map_int32: _Optional[_Mapping[str, int]] = ..., map_str: _Optional[_Mapping[str, str]] = ..., map_double: _Optional[_Mapping[str, float]] = ..., map_int64: _Optional[_Mapping[str, int]] = ..., map_bool: _Optional[_Mapping[str, bool]] = ...) -> None: ...
+    none: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, user_info: _Optional[_Iterable[_Union[UserDefinedInfo, _Mapping]]] = ..., map_dict: _Optional[_Mapping[str, UserDefinedInfo]] = ..., map_int32: _Optional[_Mapping[str, int]] = ..., map_str: _Optional[_Mapping[str, str]] = ..., map_double: _Optional[_Mapping[str, float]] = ..., map_int64: _Optional[_Mapping[str, int]] = ..., map_bool: _Optional[_Mapping[str, bool]] = ..., none: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TrainLineage(_message.Message):
     __slots__ = ("hyper_parameters", "train_dataset", "algorithm", "model", "run_state")
@@ -151,7 +153,7 @@ class TrainLineage(_message.Message):
     def __init__(self, hyper_parameters: _Optional[_Union[TrainLineage.HyperParameters, _Mapping]] = ..., train_dataset: _Optional[_Union[TrainLineage.TrainDataset, _Mapping]] = ..., algorithm: _Optional[_Union[TrainLineage.Algorithm, _Mapping]] = ..., model: _Optional[_Union[TrainLineage.Model, _Mapping]] = ..., run_state: _Optional[_Union[RunState, _Mapping]] = ...) -> None: ...
 
 class EvaluationLineage(_message.Message):
-    __slots__ = ("metric", "valid_dataset", "train_step", "valid_dataset_size64")
+    __slots__ = ("metric", "valid_dataset", "train_step", "valid_dataset_size64", "directions")
     class ValidDataset(_message.Message):
         __slots__ = ("valid_dataset_path", "valid_dataset_size")
         VALID_DATASET_PATH_FIELD_NUMBER: _ClassVar[int]
@@ -159,15 +161,24 @@ class EvaluationLineage(_message.Message):
         valid_dataset_path: str
         valid_dataset_size: int
         def __init__(self, valid_dataset_path: _Optional[str] = ..., valid_dataset_size: _Optional[int] = ...) -> None: ...
+    class DirectionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     METRIC_FIELD_NUMBER: _ClassVar[int]
     VALID_DATASET_FIELD_NUMBER: _ClassVar[int]
     TRAIN_STEP_FIELD_NUMBER: _ClassVar[int]
     VALID_DATASET_SIZE64_FIELD_NUMBER: _ClassVar[int]
+    DIRECTIONS_FIELD_NUMBER: _ClassVar[int]
     metric: str
     valid_dataset: EvaluationLineage.ValidDataset
     train_step: int
     valid_dataset_size64: int
-    def __init__(self, metric: _Optional[str] = ..., valid_dataset: _Optional[_Union[EvaluationLineage.ValidDataset, _Mapping]] = ..., train_step: _Optional[int] = ..., valid_dataset_size64: _Optional[int] = ...) -> None: ...
+    directions: _containers.ScalarMap[str, str]
+    def __init__(self, metric: _Optional[str] = ..., valid_dataset: _Optional[_Union[EvaluationLineage.ValidDataset, _Mapping]] = ..., train_step: _Optional[int] = ..., valid_dataset_size64: _Optional[int] = ..., directions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class RunState(_message.Message):
     __slots__ = ("status", "reason", "step", "epoch", "samples", "start_time", "rank", "rank_size", "batch_size", "dataset_size", "unbounded", "host", "pid", "mindspore_version", "rec_summary_version", "troubles", "settings")

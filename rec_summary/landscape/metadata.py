@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary.checks import (
@@ -16,6 +16,7 @@ from rec_summary.checks import (
     check_entries,
     check_int,
     check_that,
+    check_type,
 )
 from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
 from rec_summary.records.checkpoints import FOLDER, METADATA_NAME
@@ -110,12 +111,11 @@ def _base_name(path: str) -> str:
     return name
 
 
-def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
-    """Returns metadata with checked changes.
+def check_changes(changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the fields of `Metadata` that are changed.
 
     Args:
-        metadata: The metadata of the run.
-        changes: Some of the keys of MindSpore's `collect_landscape`.
+        changes: Some of the keys of MindSpore's `collect_landscape`; None for no change.
 
     Raises:
         TypeError: A value has the wrong type.
@@ -124,10 +124,11 @@ def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
     entries = check_entries("collect_landscape", changes, _CHANGES)
     entries.pop("unit", None)  # it stays as it was trained
     entries |= entries.pop("create_landscape", {})
-    return replace(metadata, **entries)
+    return entries
 
 
 def _check_create(name: str, value: object) -> dict[str, bool]:
+    check_type(name, value, Mapping, "a dict with bools for 'train' and 'result'")
     return check_entries(name, value, {"train": check_bool, "result": check_bool})
 
 

@@ -18,10 +18,11 @@ import numpy as np
 
 from rec_summary import old_mindspore
 from rec_summary._pb.summary_pb2 import Event, LossLandscape, Summary
+from rec_summary.checks import check_pattern
 from rec_summary.engines.engine import Engine, parse_engine
 from rec_summary.landscape.checkpoints import SELECTIONS, TOUCHED, Trajectory, choose
 from rec_summary.landscape.evaluate import EvaluationTask, ModelFactory, evaluate, forget
-from rec_summary.landscape.metadata import Metadata, changed, read_metadata
+from rec_summary.landscape.metadata import Metadata, check_changes, read_metadata
 from rec_summary.landscape.plane import PCA, RANDOM, Plane, learned, pca_plane, random_plane
 from rec_summary.landscape.store import Store, locked
 from rec_summary.records import checkpoints
@@ -56,6 +57,18 @@ class Options:
     engine: str = "loky"
     jobs: int = -1
     device_ids: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Checks.
+
+        Raises:
+            ValueError: The choice of parameters is not a regular expression.
+        """
+        check_pattern("the choice of parameters", self.parameters)
+
+    def parsed(self) -> Engine:
+        """Returns the engine; raises ValueError if there is no such engine."""
+        return parse_engine(self.engine, self.jobs)
 
 
 class SummaryLandscape:
@@ -128,16 +141,17 @@ class SummaryLandscape:
                 "pip install 'rec_summary[mindspore]'"
             ) from error
 
-        metadata = changed(read_metadata(self._summary_dir), collect_landscape or {})
+        options = Options(seed, parameters, engine, jobs, tuple(device_ids or ()))
+        changes, is_cluster = check_changes(collect_landscape), options.parsed().is_cluster
+        metadata = replace(read_metadata(self._summary_dir), **changes)
         target = "CPU" if device_ids is None else device_target()
         rows = os.path.join(metadata.folder, checkpoints.REPLAY_NAME)
         rows = rows if replay and os.path.exists(rows) else ""
-        if parse_engine(engine, jobs).is_cluster:
+        if is_cluster:
             callback_fn = sendable(callback_fn)
         elif isinstance(callback_fn, str):
             imported(callback_fn)  # a mistake is an error here, before workers start
         make = ModelMaker(callback_fn, metadata.num_samples, device_target=target, replay=rows)
-        options = Options(seed, parameters, engine, jobs, tuple(device_ids or ()))
         return self.compute(make, metadata, options, output=output, progress=progress)
 
     def compute(
@@ -161,10 +175,9 @@ class SummaryLandscape:
         Returns:
             The tags of the landscapes.
         """
-        engine = parse_engine(options.engine, options.jobs)
         target = self._summary_dir if output is None else os.path.expanduser(output)
         stores = os.path.join(self._summary_dir, FOLDER)
-        computation = _Computation(stores, make, metadata, options, engine, progress)
+        computation = _Computation(stores, make, metadata, options, options.parsed(), progress)
         tags = []
         # In MindSpore's order.
         paths = metadata.intervals if metadata.train else ()

@@ -45,11 +45,11 @@ class BestSeries(Struct):
     shown: Count = 0
     superseded: bool = False
 
-    def extend(self, metric: str, columns: Columns) -> None:
-        """Takes values of the metric, of which there is at least one."""
+    def extend(self, metric: str, columns: Columns, direction: str = "") -> None:
+        """Takes values of the metric, of which there is at least one; see `costs_of`."""
         self.forget(int(columns.steps[0]))  # the later value of a step counts
         best = self.points[-1][2] if self.points else np.nan
-        costs = costs_of(metric, np.concatenate(([best], columns.values)))
+        costs = costs_of(metric, np.concatenate(([best], columns.values)), direction)
         rows = (costs[1:] < np.minimum.accumulate(costs)[:-1]).nonzero()[0]
         self.points += zip(
             columns.steps[rows].tolist(),

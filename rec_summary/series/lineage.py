@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -150,21 +150,22 @@ class Lineage:
         self.train_time = self.last_time = wall_time
 
     def take_custom(self, event: LineageEvent, wall_time: float) -> None:
-        """Adds the user's own data; a name that comes again has its new value.
+        """Adds the user's own data; a name that comes again has its new value, with None none.
 
         Raises:
             ValueError: A name is not valid Unicode, or there is more than can be shown.
         """
-        entries: dict[str, Plain] = {}
+        entries: dict[str, Plain | None] = {}
         for name, value in flattened(event.user_defined_info):
-            entries[name] = value
+            _add(entries, name, value)  # `a.b` may be a key, and `b` one in `a`
             if len(entries) > MOST_ENTRIES:
                 break
         count = len(self.custom.keys() | entries.keys())
         if count > MOST_ENTRIES:
             expected = f"at most {MOST_ENTRIES:,}"
             raise ValueError(three_part("the number of entries of custom data", count, expected))
-        self.custom.update(entries)
+        every = {**self.custom, **entries}
+        self.custom = {name: value for name, value in every.items() if value is not None}
         self.last_time = wall_time
 
     def take_note(self, event: LineageEvent, wall_time: float) -> None:
@@ -208,7 +209,8 @@ class Lineage:
             place = np.array([step or self.evaluations])
             values = np.array([math.nan if number is None else number])
             series = self.best.setdefault(name, BestSeries())
-            series.extend(name, Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values))
+            columns = Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values)
+            series.extend(name, columns, evaluation.directions.get(name, ""))
             self.metrics[name] = Metric(step, text)
             for at, _, best in series.points[-1:]:
                 self.metrics[name] = Metric(step, text, best, at if step else None)
@@ -250,7 +252,7 @@ def _shown(value: Any) -> str:
         return "(nested too deeply to be shown)"
 
 
-def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Plain]]:
+def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Plain | None]]:
     """Yields the entries of custom data in the order of the message, nested names dotted.
 
     Raises:
@@ -261,11 +263,15 @@ def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Pl
     for part in info.user_info:
         yield from flattened(part, prefix)
     filled = {field.name for field, _ in info.ListFields()}
+    own: dict[str, Plain | None] = {}
     for name in filter(filled.__contains__, _CUSTOM_MAPS):
         for key, value in sorted(getattr(info, name).items()):
             _check_length(len(prefix) + len(key))
             text = isinstance(value, str | bytes)
-            yield prefix + key, valid(value)[:LONGEST_TEXT] if text else value
+            own[key] = valid(value)[:LONGEST_TEXT] if text else value
+    own.update((key, None) for key in info.none if key in own)
+    for key, value in own.items():
+        yield prefix + key, value
     # Looked up before they are compared: a name that is not valid Unicode raises ValueError.
     for key, below in sorted(info.map_dict.items(), key=lambda entry: entry[0]):
         yield from flattened(below, f"{prefix}{key}.")
@@ -277,15 +283,28 @@ def _check_length(length: int) -> None:
         raise ValueError(three_part("the length of a name in custom data", length, expected))
 
 
+def _add(columns: dict[str, Any], name: str, value: Any) -> None:
+    """Adds a value under a name; if it is taken, with the prefix `custom.`."""
+    while name in columns:
+        name = f"custom.{name}"
+        _check_length(len(name))
+    columns[name] = value
+
+
+def with_custom(columns: dict[str, Any], custom: Mapping[str, Plain]) -> dict[str, Any]:
+    """Returns columns and custom data; an entry whose name is taken gets the prefix `custom.`."""
+    every = dict(columns)
+    for name, value in sorted(custom.items(), key=lambda entry: entry[0] in columns):
+        _add(every, name, value)
+    return every
+
+
 def hyper_parameters(lineage: Lineage) -> dict[str, Plain]:
     """Returns a run's hyper-parameters: MindSpore's by their names in the record, and custom data.
 
     Custom data under a name that is taken gets the prefix `custom.`.
     """
-    parameters = recorded_parameters(lineage)
-    for name, value in lineage.custom.items():
-        parameters[f"custom.{name}" if name in parameters else name] = value
-    return parameters
+    return with_custom(recorded_parameters(lineage), lineage.custom)
 
 
 def recorded_parameters(lineage: Lineage) -> dict[str, Plain]:

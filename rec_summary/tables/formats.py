@@ -41,11 +41,11 @@ from rec_summary.series.options import (
 )
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import each_run
-from rec_summary.series.overview.rows import column_names, rows_of
+from rec_summary.series.overview.rows import rows_of
 from rec_summary.series.report import Problem, Progress, Report
 from rec_summary.series.runs.values import Value, finished
 from rec_summary.series.text import printable, valid
-from rec_summary.tables.frames import histogram_rows, place_row
+from rec_summary.tables.frames import column_types, histogram_rows, place_row
 from rec_summary.tables.parquet import PART_BYTES, Cells, ParquetFiles, Schema, require_pyarrow
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
@@ -79,7 +79,6 @@ _LINEAGE: Final = "lineage"
 _WITHOUT_TABLE: Final = ("image", "tensor", "loss_landscape")
 _SCALARS_AT_ONCE: Final = 16_384
 _RECORDS_AT_ONCE: Final = 128  # whose histograms are converted together; more take much memory
-_MOST_EXACT: Final = 1 << 53  # larger integers are rounded in a float64
 
 
 @dataclass(frozen=True)
@@ -211,10 +210,9 @@ def _write_values(
         else:
             write(table, _columns(content, SCHEMAS[table]), SCHEMAS[table])
     if lineage:
-        schema = {
-            name: _type_of([row[name] for row in lineage if name in row])
-            for name in column_names(lineage)
-        }
+        # Text files have integers and fractions in one column.
+        rounding = report if isinstance(tables, ParquetFiles) else Report()
+        schema = column_types(lineage, runs[0].path, rounding)
         write(_LINEAGE, _columns(lineage, schema), schema)
     return {paths[table]: written[table] for table in (*SCHEMAS, _LINEAGE) if table in paths}
 
@@ -274,17 +272,6 @@ def _scalar_columns(run: str, rank: int, scalars: Columns) -> Cells:
 
 def _columns(rows: Sequence[Row], schema: Schema) -> Cells:
     return {name: [row.get(name) for row in rows] for name in schema}
-
-
-def _type_of(values: Sequence[Any]) -> str:
-    """Returns the type of a column that has these values; `string` if none holds all of them."""
-    types = {type(value) for value in values}
-    if types == {bool}:
-        return "bool_"
-    if types == {int}:
-        return "int64"
-    is_exact = all(abs(value) <= _MOST_EXACT for value in values if type(value) is int)
-    return "float64" if types <= {int, float} and is_exact else "string"
 
 
 class _TextFiles:

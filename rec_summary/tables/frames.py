@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +48,13 @@ _CHUNK: Final = 65_536
 _STATISTICS: Final = ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count")
 _BUCKETS: Final = ("left", "right", "counts")
 _HISTOGRAM: Final = (*_STATISTICS, "population", *_BUCKETS)
+_TYPES: Final = {
+    frozenset({bool}): "bool_",
+    frozenset({int}): "int64",
+    frozenset({float}): "float64",
+    frozenset({int, float}): "float64",
+}
+_NULLABLE: Final = {"bool_": "boolean", "int64": "Int64", "float64": "float64", "string": "object"}
 _FEW: Final = 8  # fewer histograms with equally many buckets cost less one by one
 
 
@@ -285,14 +292,19 @@ class Records:
         """Returns a row for each run: status, hyper-parameters, metrics, custom data.
 
         It is of whole runs, whatever steps are chosen in `load`. The columns are those of
-        `rec-summary lineage`; `run` is the index.
+        `rec-summary lineage`; `run` is the index. The type of a column follows from the types of
+        its values: `Int64`, `boolean`, `float64` (also of integers beside fractions; a warning
+        says if one is rounded), and `object` for text and for anything else.
         """
         pd = _pandas()
         report = Report()
         table_rows = rows(self._runs, report, engine=self._engine)
+        types = column_types(table_rows, self.source, report) or {"run": "string"}
         self._take_problems(report)
-        table = pd.DataFrame(table_rows, columns=column_names(table_rows) or ["run"])
-        return table.set_index("run")
+        table = pd.DataFrame(table_rows, columns=list(types), dtype="object")
+        return table.astype({name: _NULLABLE[kind] for name, kind in types.items()}).set_index(
+            "run"
+        )
 
     def groups(self, by: str = GROUP) -> Groups:
         """Returns groups of runs: their means, and how far they spread.
@@ -375,6 +387,23 @@ def place_row(value: Value) -> dict[str, Any]:
         "step": value.step,
         "wall_time": recorded.origin.wall_time,
     }
+
+
+def column_types(table: Sequence[Mapping[str, Any]], source: str, report: Report) -> dict[str, str]:
+    """Returns the type of each column of a table of runs; it follows from the types of the values.
+
+    They are `bool_`, `int64`, `float64` (also of integers beside fractions) and `string`. An
+    integer that a float64 rounds is a problem of the source.
+    """
+    types = {}
+    for name in column_names(table):
+        values = [row[name] for row in table if name in row]
+        types[name] = _TYPES.get(frozenset(map(type, values)), "string")
+        rounded = [value for value in values if type(value) is int and value != float(value)]
+        if types[name] == "float64" and rounded:
+            what = f"{name} has fractions in other runs, so that {rounded[0]} is rounded"
+            report.problem(source, 0, f"{what}; record integers in all runs, or in none")
+    return types
 
 
 def histogram_rows(histograms: Sequence[Any]) -> list[dict[str, Any]]:

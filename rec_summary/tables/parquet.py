@@ -169,8 +169,9 @@ def _check_name(run: str) -> None:
 
 def _array(cells: Sequence[Any], kind: Any) -> Any:
     arrow, _ = require_pyarrow()
-    if arrow.types.is_string(kind):
-        cells = [None if cell is None else str(cell) for cell in cells]
+    convert = {arrow.string(): str, arrow.float64(): float}.get(kind)
+    if convert is not None and isinstance(cells, list):
+        cells = [None if cell is None else convert(cell) for cell in cells]
     return arrow.array(cells, kind)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import math
 import operator
 import re
 from collections import Counter
@@ -71,7 +71,7 @@ class Filter:
         if self.operator in _NUMERIC:
             return number is not None and _NUMERIC[self.operator](number, wanted)
         if number is not None and wanted is not None:
-            same = number == wanted or (math.isnan(number) and math.isnan(wanted))
+            same = number == wanted or (number != number and wanted != wanted)  # NaN
         else:
             same = str(value).casefold() == self.value.casefold()
         return same == (self.operator == "=")
@@ -163,16 +163,18 @@ def sort_rows(
     return [row for _, row in present] + [row for place, row in places if place is None]
 
 
-def _place(value: Any) -> tuple[bool, float, str] | None:
+def _place(value: Any) -> tuple[bool, int | float, str] | None:
     """Returns what decides the place of a value in an order; None if it has no place."""
     number = _number(value)
-    if value is None or (number is not None and math.isnan(number)):  # a text may say `nan`
+    if value is None or (number is not None and number != number):  # a text may say `nan`
         return None
     return number is None, number or 0.0, str(value)
 
 
-def _number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, int | float):
+        return value
+    for kind in (int, float):  # Python compares the two exactly
+        with contextlib.suppress(TypeError, ValueError):
+            return kind(value)
+    return None

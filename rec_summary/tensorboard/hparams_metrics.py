@@ -8,6 +8,7 @@ directory at each export.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.plugins.hparams.backend_context import Context
 
 from rec_summary.series.overview.rows import BEST as BEST_COLUMN
-from rec_summary.tensorboard.dashboards.hparams import hparams_point
+from rec_summary.tensorboard.dashboards.hparams import START_TAG, hparams_point
 from rec_summary.tensorboard.dashboards.points import Point
 from rec_summary.tensorboard.first_screen import LOSS_RANK, metric_rank
 from rec_summary.tensorboard.tag_groups import BEST
@@ -115,16 +116,44 @@ def with_experiment(answer: _Tags, shown: Any, recorded: Container[str]) -> _Tag
             if metadata.parse_experiment_plugin_data(described).user != _USER:
                 return answer
             del content[run][metadata.EXPERIMENT_TAG]  # of the runs in event files alone
+    _make_comparable(content)
     point = experiment(content, shown, recorded)
-    kept = {run: {tag: answer[run][tag] for tag in tags} for run, tags in content.items() if tags}
-    if point is None:
-        return kept
-    run = min(kept)
-    series = provider.TensorTimeSeries(
-        max_step=0,
-        max_wall_time=0.0,
-        plugin_content=point.plugin.metadata.plugin_data.content,
-        description="",
-        display_name="",
+    kept = {run: tags for run, tags in content.items() if tags}
+    if point is not None:
+        kept[min(kept)][metadata.EXPERIMENT_TAG] = point.plugin.metadata.plugin_data.content
+    return {
+        run: {tag: _series(data, answer[run].get(tag)) for tag, data in tags.items()}
+        for run, tags in kept.items()
+    }
+
+
+def _series(content: bytes, known: Any) -> Any:
+    """Returns a series with this content, the known one if it has it."""
+    if known is not None and known.plugin_content == content:
+        return known
+    return provider.TensorTimeSeries(
+        max_step=0, max_wall_time=0.0, plugin_content=content, description="", display_name=""
     )
-    return {**kept, run: {**kept[run], metadata.EXPERIMENT_TAG: series}}
+
+
+def _make_comparable(content: dict[str, dict[str, bytes]]) -> None:
+    """Makes a hyper-parameter text in all sessions if its type is not the same in all of them.
+
+    TensorBoard cannot sort or filter text and numbers together: its page fails for all runs.
+    """
+    starts = {
+        run: plugin_data_pb2.HParamsPluginData.FromString(tags[START_TAG])
+        for run, tags in content.items()
+        if START_TAG in tags
+    }
+    kinds: defaultdict[str, set[str | None]] = defaultdict(set)
+    for start in starts.values():
+        for name, value in start.session_start_info.hparams.items():
+            kinds[name].add(value.WhichOneof("kind"))
+    mixed = {name for name, of_name in kinds.items() if len(of_name) > 1}
+    for run, start in starts.items() if mixed else ():
+        for name, value in start.session_start_info.hparams.items():
+            kind = value.WhichOneof("kind") if name in mixed else None
+            if kind is not None:
+                value.string_value = str(getattr(value, kind)).removesuffix(".0")
+        content[run][START_TAG] = start.SerializeToString(deterministic=True)

@@ -94,7 +94,8 @@ def _losses(found: dict[str, Any]) -> int:
 
 
 def _points(index: RunIndex) -> int:
-    found = RecordDataProvider(index).read_scalars(experiment_id="", plugin_name="scalars")
+    provider = RecordDataProvider(index)
+    found = provider.read_scalars(experiment_id="", plugin_name="scalars", downsample=1 << 30)
     return sum(len(points) for tags in found.values() for points in tags.values())
 
 

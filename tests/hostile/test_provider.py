@@ -89,7 +89,8 @@ def test_clients_that_never_read_do_not_keep_others_waiting(tmp_path: Path) -> N
     picture.image.encoded_image += bytes(_UNREAD_BYTES)
     write(tmp_path / "run", frame(event(1, picture).SerializeToString()))
     provider = RecordDataProvider(_index(tmp_path))
-    [datum] = provider.read_blob_sequences(experiment_id="", plugin_name="images")["run"]["picture"]
+    asked = {"experiment_id": "", "plugin_name": "images", "downsample": 1}
+    [datum] = provider.read_blob_sequences(**asked)["run"]["picture"]
     request = messages.ReadBlobRequest(blob_key=datum.values[2].blob_key)
     with GrpcServer(provider, workers=3, unread_secs=0.5) as server:
         unread = [_stub(server).ReadBlob(request) for _ in range(3)]

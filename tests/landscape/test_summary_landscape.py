@@ -15,7 +15,7 @@ import pytest
 
 from rec_summary.errors import SourceError
 from rec_summary.landscape.evaluate import ModelError
-from rec_summary.landscape.metadata import changed
+from rec_summary.landscape.metadata import check_changes
 from rec_summary.landscape.store import BusyError
 from rec_summary.landscape.summary_landscape import Options, SummaryLandscape
 from rec_summary.records.checkpoints.file import CheckpointFile
@@ -335,17 +335,36 @@ def test_invalid_options(tmp_path: Path, options: dict[str, Any], match: str) ->
         ({"create_landscape": {"trains": True}}, "one of train, result"),
     ],
 )
-def test_invalid_changes(tmp_path: Path, changes: dict[str, Any], match: str) -> None:
+def test_invalid_changes(changes: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
-        changed(write_run(tmp_path / "run"), changes)
+        check_changes(changes)
 
 
-def test_intervals_are_lists_of_lists(tmp_path: Path) -> None:
-    metadata = write_run(tmp_path / "run")
-    assert changed(metadata, {"intervals": [range(1, 4)]}).intervals == ((1, 2, 3),)
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        *(
+            ({"collect_landscape": {key: None}}, TypeError)
+            for key in ("landscape_size", "create_landscape", "num_samples", "intervals")
+        ),
+        ({"collect_landscape": [3]}, TypeError),
+        ({"parameters": "("}, ValueError),
+        ({"engine": "slurm"}, ValueError),
+    ],
+)
+def test_arguments_are_checked_before_files_are_read(
+    tmp_path: Path, wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    pytest.importorskip("mindspore")
+    with pytest.raises(error, match=r"is invalid\. Received: "):
+        SummaryLandscape(tmp_path).gen_landscapes_with_multi_process(dict, **wrong)
+
+
+def test_intervals_are_lists_of_lists() -> None:
+    assert check_changes({"intervals": [range(1, 4)]}) == {"intervals": ((1, 2, 3),)}
     for intervals in (3, [1, 2, 3]):
         with pytest.raises(TypeError, match="a list of lists of ints"):
-            changed(metadata, {"intervals": intervals})
+            check_changes({"intervals": intervals})
 
 
 def test_cleaning_removes_checkpoints_and_what_was_computed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -37,6 +38,39 @@ def flat(data: dict[str, object], prefix: str = "") -> dict[str, object]:
 def test_custom_data_is_flattened(data: dict[str, object]) -> None:
     found, expected = dict(flattened(custom(data))), flat(data)
     assert repr(sorted(found.items())) == repr(sorted(expected.items()))
+
+
+def test_an_entry_with_none_is_absent() -> None:
+    gathered = Lineage()
+    for entries in ({"a": 1, "b": {"c": None, "d": "None"}, "e": None}, {"a": None}):
+        gathered.take_custom(lineage(user_defined_info=custom(entries)), START)
+    assert gathered.custom == {"b.d": "None"}
+
+
+def test_a_dotted_key_and_a_nested_one_are_two_entries() -> None:
+    gathered = Lineage()
+    entries = {"optimizer.lr": 1, "optimizer": {"lr": 2}}
+    for _ in range(2):  # the second record has the new values
+        gathered.take_custom(lineage(user_defined_info=custom(entries)), START)
+    assert gathered.custom == {"optimizer.lr": 1, "custom.optimizer.lr": 2}
+
+
+def test_very_many_entries_of_one_name_are_refused() -> None:
+    part = custom({"a": 1}).user_info[0]
+    many = UserDefinedInfo(user_info=[part] * 9_000)
+    with pytest.raises(ValueError, match="length of a name"):
+        Lineage().take_custom(lineage(user_defined_info=many), START)
+
+
+def test_the_best_value_of_an_evaluation_has_the_direction_that_was_said() -> None:
+    gathered = Lineage()
+    said = {"theirs": "less", "auc": "less"}
+    for step, value in enumerate((0.5, 0.25, 0.75), start=1):
+        metric = json.dumps(dict.fromkeys(("ours", "theirs", "auc", "mae"), value))
+        message = EvaluationLineage(metric=metric, directions=said)
+        gathered.take_evaluation(message, step, START)
+    best = {name: metric.best for name, metric in gathered.metrics.items()}
+    assert best == {"ours": None, "theirs": 0.25, "auc": 0.25, "mae": 0.25}
 
 
 def test_mindspores_32_bit_integers_are_read_too() -> None:

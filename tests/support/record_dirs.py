@@ -82,7 +82,8 @@ def custom(entries: Mapping[str, Any]) -> lineage_pb2.UserDefinedInfo:
         elif isinstance(value, float):
             part.map_double[key] = value
         else:
-            part.map_str[key] = value
+            part.map_str[key] = str(value)
+            part.none.extend([key] if value is None else [])
     return result
 
 

@@ -101,6 +101,36 @@ def test_lineage_has_a_row_for_each_run(records: Path) -> None:
     assert table.loc["b"]["status"] == "UNKNOWN"
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ((2**53 + 1, 2**53), "Int64"),
+        ((2**53 + 1, None), "Int64"),  # a run without the entry
+        ((1, 2), "Int64"),
+        ((0.5, None), "float64"),
+        ((0.5, 1), "float64"),
+        ((True, None), "boolean"),
+        (("a", None), "object"),
+    ],
+)
+def test_types_of_lineage_are_exact_and_do_not_depend_on_the_values(
+    tmp_path: Path, values: tuple[Any, Any], kind: str
+) -> None:
+    for name, value in zip("ab", values, strict=True):
+        entry = {"other": 1} if value is None else {"entry": value}
+        write_segment(tmp_path / name, lineage(START, user_defined_info=custom(entry)))
+    column = load(tmp_path).lineage()["entry"]
+    assert str(column.dtype) == kind
+    assert [None if pd.isna(value) else value for value in column] == list(values)
+
+
+def test_an_integer_that_has_to_be_rounded_is_reported(tmp_path: Path) -> None:
+    for name, value in (("a", 2**53 + 1), ("b", 0.5)):
+        write_segment(tmp_path / name, lineage(START, user_defined_info=custom({"seed": value})))
+    with pytest.warns(UserWarning, match=f"seed has fractions .* {2**53 + 1} is rounded; record"):
+        assert load(tmp_path).lineage()["seed"].dtype == np.float64
+
+
 def test_evaluations_have_a_row_for_each_metric(records: Path) -> None:
     auc, note = load(records).evaluations().itertuples()
     assert (auc.run, auc.step, auc.metric, auc.value) == ("a", 2, "auc", 0.75)

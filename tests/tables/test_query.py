@@ -44,6 +44,18 @@ def test_conditions(text: str, runs: str) -> None:
     assert chosen(text) == runs
 
 
+def test_integers_are_compared_exactly() -> None:
+    rows = [{"seed": 2**53 + 1}, {"seed": 2**53}, {"seed": str(2**64 + 1)}, {"seed": 0.5}]
+    assert [parse_filter(f"seed={2**53 + 1}").accepts(row) for row in rows] == [True] + [False] * 3
+    assert [parse_filter(f"seed>{2**53}").accepts(row) for row in rows] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert sort_rows(rows, "seed") == [rows[3], rows[1], rows[0], rows[2]]
+
+
 @pytest.mark.parametrize("text", ["", "lr", "<5", "lr<", "lr<big", "optimizer~("])
 def test_what_states_no_condition(text: str) -> None:
     with pytest.raises(ArgumentError, match="filter"):

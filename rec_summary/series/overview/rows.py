@@ -28,6 +28,7 @@ from rec_summary.series.lineage import (
     lineage_of,
     recorded_parameters,
     shortest,
+    with_custom,
 )
 from rec_summary.series.options import ExportOptions, Moment, Selection, tags_named
 from rec_summary.series.overview.each_run import each_run
@@ -203,9 +204,7 @@ def _row(
             row[BEST + free] = best
         if step is not None:
             row[BEST_STEP + free] = step
-    for name, value in lineage.custom.items():
-        row[f"custom.{name}" if name in row else name] = value
-    return row
+    return with_custom(row, lineage.custom)
 
 
 def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, _Best]]:

@@ -13,12 +13,11 @@ import math
 from typing import Final
 
 import numpy as np
-from google.protobuf.struct_pb2 import Value
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.series.lineage import Lineage, Plain, hyper_parameters
+from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
 
@@ -32,7 +31,6 @@ _ENDED: Final[dict[int, int]] = {
     RunState.FAILED: api_pb2.STATUS_FAILURE,
 }
 LAST_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
-_EXACT: Final = 1 << 53  # larger integers lose digits in a double
 
 
 def start_point(run: str, lineage: Lineage, started: float) -> Point:
@@ -48,7 +46,12 @@ def start_point(run: str, lineage: Lineage, started: float) -> Point:
         started = state.start_time
     start = plugin_data_pb2.SessionStartInfo(group_name=valid(run), start_time_secs=started)
     for name, value in hyper_parameters(lineage).items():
-        start.hparams[name].CopyFrom(_to_value(value))
+        if isinstance(value, str):
+            start.hparams[name].string_value = value
+        elif isinstance(value, bool):
+            start.hparams[name].bool_value = value
+        elif math.isfinite(value):  # TensorBoard drops others; text beside numbers has no order
+            start.hparams[name].number_value = value
     return hparams_point(START_TAG, plugin_data_pb2.HParamsPluginData(session_start_info=start))
 
 
@@ -83,16 +86,6 @@ def session_points(run: str, lineage: Lineage, began: float | None) -> list[Poin
     elif lineage.status == RunState.RUNNING:
         points.append(end_point(RUNNING))
     return points
-
-
-def _to_value(value: Plain) -> Value:
-    if isinstance(value, bool):
-        return Value(bool_value=value)
-    if isinstance(value, str):
-        return Value(string_value=value)
-    if math.isfinite(value) and (isinstance(value, float) or abs(value) <= _EXACT):
-        return Value(number_value=value)
-    return Value(string_value=str(value))  # TensorBoard drops NaN and Inf
 
 
 def hparams_point(tag: str, content: plugin_data_pb2.HParamsPluginData) -> Point:

@@ -20,6 +20,7 @@ from tensorboard.compat.proto import summary_pb2
 from tensorboard.data import provider, server_ingester
 from tensorboard.util.tensor_util import make_ndarray
 
+from rec_summary.checks import check_int
 from rec_summary.series.limits import Step
 from rec_summary.tensorboard import hparams_metrics
 from rec_summary.tensorboard.provider.run_index import RunIndex, location
@@ -33,7 +34,6 @@ MOST_BYTES: Final = 1 << 28
 
 _BLOBS: Final = {"images": 3}  # width, height, image; a value of any other plugin has one
 _NAMED: Final = ("scalars", "histograms", "images")  # as TensorBoard's own loader has it
-_EVERYTHING: Final = 1 << 62
 _POINT_BYTES: Final = 20  # of a scalar, in a message
 _ByRun = dict[str, dict[str, Any]]
 _LOADERS: Final[list[Any]] = []  # a loader ends when nothing refers to it
@@ -124,13 +124,14 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         return sorted(plugins)
 
     def list_runs(self, ctx: Any = None, *, experiment_id: str) -> list[Any]:
-        """Returns the runs."""
+        """Returns the runs, in the order in which they were begun."""
         runs = [provider.Run(run.name, run.name, run.started) for run in self._index.served()]
         listed = {run.run_id for run in runs}
         if self.other is not None:
             others = self.other.list_runs(ctx, experiment_id=experiment_id)
             runs.extend(run for run in others if run.run_id not in listed)
-        return runs
+        # Other clients than TensorBoard rely on the order.
+        return sorted(runs, key=lambda run: (run.start_time is None, run.start_time, run.run_id))
 
     @_with_others
     def list_scalars(self, ctx: Any = None, **asked: Any) -> _ByRun:
@@ -145,8 +146,11 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
 
         Raises:
             InvalidArgumentError: The answer would be too large, as in the methods below.
+            TypeError: `downsample` is not an int; it has to be given.
+            ValueError: It is negative.
         """
-        read = functools.partial(_scalars, most=_limit(downsample), size=_Size(self._most_bytes))
+        most = check_int("downsample", downsample, 0)
+        read = functools.partial(_scalars, most=most, size=_Size(self._most_bytes))
         return self._collect(summary_pb2.DATA_CLASS_SCALAR, read, **asked)
 
     @_with_others
@@ -170,7 +174,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
     ) -> _ByRun:
         """Returns a list of `TensorDatum` for each run and tag."""
-        size, most = _Size(self._most_bytes), _limit(downsample)
+        size, most = _Size(self._most_bytes), check_int("downsample", downsample, 0)
         answer = self._collect(
             summary_pb2.DATA_CLASS_TENSOR,
             lambda run, tag, series: (run, series, series.places(most), size),
@@ -195,7 +199,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
     ) -> _ByRun:
         """Returns a list of `BlobSequenceDatum` for each run and tag."""
-        size, most = _Size(self._most_bytes), _limit(downsample)
+        size, most = _Size(self._most_bytes), check_int("downsample", downsample, 0)
         return self._collect(
             summary_pb2.DATA_CLASS_BLOB_SEQUENCE,
             lambda run, tag, series: [
@@ -264,10 +268,6 @@ def _facts(run: ServedRun, tag: str, series: Any) -> dict[str, Any]:
         "description": series.plugin.metadata.summary_description,
         "display_name": tag if series.plugin.name in _NAMED else "",
     }
-
-
-def _limit(downsample: int | None) -> int:
-    return _EVERYTHING if downsample is None else max(downsample, 0)
 
 
 class _Size:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import grpc
 from tensorboard import errors
+from tensorboard.compat.proto import summary_pb2
 from tensorboard.context import RequestContext
 from tensorboard.data.proto import data_provider_pb2 as messages
 from tensorboard.data.proto import data_provider_pb2_grpc as services
@@ -128,7 +129,7 @@ def _blob(provider: Any, context: Any, request: Any) -> Any:
     return provider.read_blob(context, blob_key=request.blob_key)
 
 
-def _listed(kind: str, response: Any) -> Callable[..., Any]:
+def _listed(kind: str, data_class: int, response: Any) -> Callable[..., Any]:
     """Returns the method that lists the series of a kind."""
 
     def listed(provider: Any, context: Any, request: Any) -> Any:
@@ -142,6 +143,8 @@ def _listed(kind: str, response: Any) -> Callable[..., Any]:
                 if isinstance(series, BlobSequenceTimeSeries):
                     metadata.max_length = series.max_length
                 summary = metadata.summary_metadata
+                summary.plugin_data.plugin_name = request.plugin_filter.plugin_name
+                summary.data_class = data_class
                 summary.plugin_data.content = series.plugin_content
                 summary.summary_description = series.description
                 summary.display_name = series.display_name
@@ -156,6 +159,8 @@ def _read(kind: str, response: Any, add: Callable[[Any, Any], None]) -> Callable
     def read(provider: Any, context: Any, request: Any) -> Any:
         answer = response()
         downsample = int(request.downsample.num_points)
+        if not request.HasField("downsample") or downsample < 0:
+            raise errors.InvalidArgumentError("downsample has to be given, and at least 0")
         method = getattr(provider, f"read_{kind}")
         for run, tags in method(context, downsample=downsample, **_chosen(request)).items():
             entry = answer.runs.add(run_name=run)
@@ -197,9 +202,13 @@ class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]
     GetExperiment = _call(_experiment)
     ListPlugins = _call(_plugins)
     ListRuns = _call(_runs)
-    ListScalars = _listed("scalars", messages.ListScalarsResponse)
-    ListTensors = _listed("tensors", messages.ListTensorsResponse)
-    ListBlobSequences = _listed("blob_sequences", messages.ListBlobSequencesResponse)
+    ListScalars = _listed("scalars", summary_pb2.DATA_CLASS_SCALAR, messages.ListScalarsResponse)
+    ListTensors = _listed("tensors", summary_pb2.DATA_CLASS_TENSOR, messages.ListTensorsResponse)
+    ListBlobSequences = _listed(
+        "blob_sequences",
+        summary_pb2.DATA_CLASS_BLOB_SEQUENCE,
+        messages.ListBlobSequencesResponse,
+    )
     ReadScalars = _read("scalars", messages.ReadScalarsResponse, _add_scalars)
     ReadTensors = _read("tensors", messages.ReadTensorsResponse, _add_tensors)
     ReadBlobSequences = _read("blob_sequences", messages.ReadBlobSequencesResponse, _add_keys)
@@ -212,7 +221,13 @@ class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]
 
 
 def _chosen(request: Any) -> dict[str, Any]:
-    """Returns what a request selects, as arguments of a provider."""
+    """Returns what a request selects, as arguments of a provider.
+
+    Raises:
+        InvalidArgumentError: It has no name of a plugin.
+    """
+    if not request.plugin_filter.plugin_name:
+        raise errors.InvalidArgumentError("the name of a plugin has to be given")
     wanted = request.run_tag_filter
     return {
         "experiment_id": request.experiment_id,

@@ -36,6 +36,11 @@ _POINT: Final = np.dtype([("index", "i8"), ("step", "i8"), ("wall_time", "f8"), 
 _UNREADABLE: Final = (ValueError, ArithmeticError, MemoryError, ImportError, OSError)
 
 
+def _evenly(count: int, most: int) -> Array:
+    """Returns places in `count` rows at even distances, the last row among them."""
+    return np.linspace(count - 1, 0, most).astype(np.int64)[::-1]
+
+
 class ScalarSeries:
     """A series of scalars, downsampled by M4 while it is read.
 
@@ -82,7 +87,8 @@ class ScalarSeries:
     def points(self, most: int) -> Array:
         """Returns at most so many points, the last one among them.
 
-        From four on, the least and the greatest value of all are among them as well.
+        Fewer than four are at even distances. From four on, the least and the greatest value of all
+        are among them as well.
 
         Returns:
             An array with the fields `step`, `wall_time` and `value`, by step.
@@ -95,7 +101,7 @@ class ScalarSeries:
         if count <= most:
             return points
         if most < _PER_BUCKET:
-            return points[count - most :]
+            return points[_evenly(count, most)]
         index = points["index"] - points["index"][0]
         for per_bucket in range(_LEAST_PER_BUCKET, _PER_BUCKET + 1):
             buckets = index * (most // per_bucket) // (index[-1] + 1)
@@ -230,7 +236,7 @@ class StoredSeries:
         ordered = steps[order]
         order = order[np.append(ordered[1:] != ordered[:-1], True)]
         if len(order) > most:
-            order = order[np.linspace(len(order) - 1, 0, most).astype(np.int64)[::-1]]
+            order = order[_evenly(len(order), most)]
         return [Place(*row) for row in rows[order].tolist()]
 
     def at(self, step: int) -> Place | None:

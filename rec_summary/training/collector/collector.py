@@ -34,6 +34,7 @@ from rec_summary.training.collector.health import Health
 from rec_summary.training.collector.options import (
     MOST_HISTOGRAM_VALUES,
     CollectorOptions,
+    check_metrics,
     check_specified,
 )
 from rec_summary.training.collector.session import STOPPED_BY, TrainingProgress, TrainRun
@@ -128,6 +129,7 @@ class SummaryCollector(Callback):
         max_file_size: int | None = None,
         export_options: Mapping[str, Any] | None = None,
         *,
+        metrics: Mapping[str, str] | None = None,
         retention: Retention | None = None,
         lineage_on_all_ranks: bool = False,
         flush_secs: float = DEFAULT_FLUSH_SECS,
@@ -161,6 +163,9 @@ class SummaryCollector(Callback):
                 this number; None for a schedule with few tensors.
             max_file_size: The size in bytes at which the next record file begins.
             export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
+            metrics: Which values of a metric of evaluations are better, `"greater"` or `"less"`, by
+                its name. It is needed for names that do not say it: such a metric has no best
+                value.
             retention: A budget of bytes within which the whole history stays: old records become
                 coarser. None for no budget. Do not combine it with `max_file_size`.
             lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
@@ -201,6 +206,7 @@ class SummaryCollector(Callback):
             ),
             **check_specified(collect_specified_data, keep_default_action),
             custom_lineage=with_environment(check_custom_lineage(custom_lineage_data)),
+            metrics=check_metrics(metrics),
             lineage_secs=check_seconds("lineage_secs", lineage_secs),
             lineage_on_all_ranks=check_bool("lineage_on_all_ranks", lineage_on_all_ranks),
             most_histogram_values=check_int_or_none("max_histogram_values", max_histogram_values),
@@ -579,7 +585,9 @@ class SummaryCollector(Callback):
                 self._recorder.write_step(step, values)
         if self._options.collect.eval_lineage:
             data = lineage.describe_dataset(view.get("valid_dataset"), self._troubles)
-            self._write_lineage(lineage.evaluation_lineage(metrics, data, step))
+            self._write_lineage(
+                lineage.evaluation_lineage(metrics, data, step, self._options.metrics)
+            )
 
 
 def _unmatched(settings: Mapping[str, Any], names: list[str]) -> str:

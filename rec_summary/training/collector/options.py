@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rec_summary.checks import check_bool, check_entries, check_pattern
+from rec_summary.checks import (
+    check_bool,
+    check_choice,
+    check_entries,
+    check_name,
+    check_pattern,
+    check_type,
+)
+from rec_summary.metrics.tags import DIRECTIONS
 from rec_summary.training.landscape.options import LandscapeOptions, check_landscape
 from rec_summary.training.lineage.custom import CustomValue
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
@@ -56,6 +64,7 @@ class CollectorOptions:
         collect: What is collected.
         landscape: Checkpoints for the loss landscape; None for none.
         custom_lineage: Custom lineage entries.
+        metrics: Which values of a metric are better, as said by the user.
         lineage_secs: The time between two refreshes of the train lineage, in seconds.
         lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
         most_histogram_values: The largest number of values in a histogram. A larger parameter is
@@ -77,6 +86,7 @@ class CollectorOptions:
     collect: Collect
     landscape: LandscapeOptions | None
     custom_lineage: Mapping[str, CustomValue] = field(repr=False)
+    metrics: Mapping[str, str]
     lineage_secs: float
     lineage_on_all_ranks: bool
     most_histogram_values: int | None
@@ -96,6 +106,20 @@ _ENTRIES: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "histogram_regular": check_pattern,
     "collect_landscape": check_landscape,
 }
+
+
+def check_metrics(metrics: Mapping[str, str] | None) -> dict[str, str]:
+    """Returns the argument `metrics`.
+
+    Raises:
+        TypeError: It is not a dictionary of strs.
+        ValueError: A value is another one than `"greater"` and `"less"`.
+    """
+    entries = check_type("metrics", metrics, (Mapping, type(None)), "a dict or None") or {}
+    return {
+        check_name("a name of metrics", name): check_choice(f"metrics[{name!r}]", value, DIRECTIONS)
+        for name, value in entries.items()
+    }
 
 
 def check_specified(specified: Mapping[str, Any] | None, keep_default: object) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def custom_lineage(data: Mapping[str, CustomValue]) -> lineage_pb2.LineageEvent:
     MindSpore's maps have no 64-bit integers and no booleans, so these are in maps of our own. A
     second entry makes them visible in MindInsight: the text of the integer, or 0 or 1. Larger
     integers, None, lists and empty dictionaries are stored as text: MindInsight loses the lineage
-    of all runs if a message is empty.
+    of all runs if a message is empty. For our own readers, an entry with None is absent.
 
     Raises:
         TypeError, ValueError: As `check_custom_lineage` does.
@@ -105,6 +105,8 @@ def _fill(
             info.map_double[key] = value
         else:
             info.map_str[key] = valid_unicode(_text(inner, value))
+            if value is None:
+                info.none.append(key)
 
 
 def _plain(value: Any) -> Any:

@@ -171,7 +171,10 @@ def train_lineage(
 
 
 def evaluation_lineage(
-    metrics: Mapping[str, Any], data: DatasetInfo, train_step: int
+    metrics: Mapping[str, Any],
+    data: DatasetInfo,
+    train_step: int,
+    directions: Mapping[str, str],
 ) -> lineage_pb2.LineageEvent:
     """Returns the lineage of one evaluation.
 
@@ -179,11 +182,13 @@ def evaluation_lineage(
         metrics: The metrics of the evaluation, by name.
         data: The data set of the evaluation.
         train_step: The last step trained before it.
+        directions: Which values are better, of metrics whose names do not say it.
     """
     event = lineage_pb2.LineageEvent(wall_time=time.time(), step=train_step)
     message = event.evaluation_lineage
     message.metric = json.dumps({name: _plain(value) for name, value in metrics.items()})
     message.train_step = train_step
+    message.directions.update(directions)
     if data.path is not None:
         message.valid_dataset.valid_dataset_path = data.path
     if data.size is not None:

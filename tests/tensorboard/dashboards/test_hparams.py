@@ -61,17 +61,29 @@ def test_an_invalid_start_time_is_replaced(start_time: float) -> None:
     assert parsed.start_time_secs == START
 
 
-def test_values_that_json_cannot_carry_become_strings() -> None:
+def test_the_type_of_a_value_does_not_depend_on_it() -> None:
     data = {"inf": math.inf, "nan": math.nan, "big": 2**60 + 1, "small": 2**53, "on": True}
-    start = start_point("run", taken(custom_data=data), START)
+    start = start_point("run", taken(custom_data={**data, "none": None}), START)
     hparams = metadata.parse_session_start_info_plugin_data(content(start)).hparams
-    found = {name: getattr(hparams[name], hparams[name].WhichOneof("kind")) for name in data}
-    assert found == {"inf": "inf", "nan": "nan", "big": str(2**60 + 1), "small": 2**53, "on": True}
+    found = {
+        name: getattr(value, value.WhichOneof("kind"))
+        for name, value in hparams.items()
+        if name in data or name == "none"
+    }
+    # HParams has no numbers but float64, and no NaN.
+    assert found == {"big": float(2**60), "small": 2**53, "on": True}
 
 
 def test_custom_data_does_not_hide_what_mindspore_recorded() -> None:
     found = hyper_parameters(taken(custom_data={"optimizer": "mine", "depth": 3}))
     assert (found["optimizer"], found["custom.optimizer"], found["depth"]) == ("Adam", "mine", 3)
+
+
+def test_no_entry_of_custom_data_hides_another_one() -> None:
+    found = hyper_parameters(taken(custom_data={"custom.optimizer": 1, "optimizer": 2}))
+    assert (found["custom.optimizer"], found["custom.custom.optimizer"]) == (1, 2)
+    found = hyper_parameters(taken(custom_data={"optimizer": 2, "custom.optimizer": 1}))
+    assert (found["custom.optimizer"], found["custom.custom.optimizer"]) == (1, 2)
 
 
 def test_our_64_bit_numbers_replace_those_of_mindspore() -> None:

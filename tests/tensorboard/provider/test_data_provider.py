@@ -28,7 +28,7 @@ def _provider(source: Path) -> RecordDataProvider:
     return RecordDataProvider(index)
 
 
-def _scalars(provider: Any, most: int | None, **wanted: Any) -> Any:
+def _scalars(provider: Any, most: Any, **wanted: Any) -> Any:
     return provider.read_scalars(
         experiment_id="",
         plugin_name="scalars",
@@ -37,10 +37,8 @@ def _scalars(provider: Any, most: int | None, **wanted: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("most", [1, 2, 4, 10, 1000, None])
-def test_the_extremes_and_the_last_point_are_among_the_sample(
-    tmp_path: Path, most: int | None
-) -> None:
+@pytest.mark.parametrize("most", [1, 2, 4, 10, 1000, 9999])
+def test_the_extremes_and_the_last_point_are_among_the_sample(tmp_path: Path, most: int) -> None:
     values = np.zeros(5000)
     values[1234], values[4321] = -7, 9
     write_segment(
@@ -48,13 +46,34 @@ def test_the_extremes_and_the_last_point_are_among_the_sample(
     )
     provider = _provider(tmp_path)
     found = _scalars(provider, most)["run"]["loss"]
-    assert len(found) <= (5000 if most is None else most)
+    assert len(found) <= most
     assert found[-1].step == 4999
     steps = [each.step for each in found]
     assert steps == sorted(set(steps))
-    if most is None or most >= 4:
+    if most >= 4:
         assert {-7, 9} <= {each.value for each in found}
     assert found == _scalars(provider, most)["run"]["loss"]  # the same again
+
+
+@pytest.mark.parametrize(("most", "steps"), [(0, []), (1, [59]), (2, [0, 59]), (3, [0, 29, 59])])
+def test_few_points_are_spread_over_the_run(tmp_path: Path, most: int, steps: list[int]) -> None:
+    events = (event(n, scalar("loss", n), histo("w", [n])) for n in range(60))
+    write_segment(tmp_path / "run", *events)
+    provider = _provider(tmp_path)
+    assert [point.step for point in _scalars(provider, most)["run"]["loss"]] == steps
+    asked = {"experiment_id": "", "plugin_name": "histograms", "downsample": most}
+    assert [point.step for point in provider.read_tensors(**asked)["run"]["w"]] == steps
+
+
+@pytest.mark.parametrize(("most", "error"), [(None, TypeError), (2.5, TypeError), (-1, ValueError)])
+def test_the_number_of_points_has_to_be_given(
+    tmp_path: Path, most: Any, error: type[Exception]
+) -> None:
+    provider = _provider(tmp_path)
+    asked = {"experiment_id": "", "plugin_name": "scalars", "downsample": most}
+    for read in (provider.read_scalars, provider.read_tensors, provider.read_blob_sequences):
+        with pytest.raises(error, match="downsample is invalid"):
+            read(**asked)
 
 
 def test_a_smooth_series_has_as_many_points_as_one_that_is_not(tmp_path: Path) -> None:
@@ -102,7 +121,7 @@ def test_scalars_that_begin_one_after_another_are_added_in_columns(tmp_path: Pat
     write_segment(tmp_path / "run", *(event(n, *each) for n, each in enumerate(values, start=1)))
     index = RunIndex(str(tmp_path))
     assert calls_of(index.poll).total() < 100 * len(values)  # each by itself takes 400
-    found = _scalars(RecordDataProvider(index), None)["run"]
+    found = _scalars(RecordDataProvider(index), 9999)["run"]
     expected: dict[str, list[float]] = {}
     for each in values:
         for value in each:

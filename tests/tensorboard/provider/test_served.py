@@ -21,6 +21,8 @@ import pytest
 from tensorboard import errors
 from tensorboard.data import grpc_provider
 from tensorboard.data import provider as interface
+from tensorboard.data.proto import data_provider_pb2 as messages
+from tensorboard.data.proto import data_provider_pb2_grpc as services
 from tensorboard.util import grpc_util
 
 from rec_summary.records.format.framing import frame
@@ -32,8 +34,18 @@ from rec_summary.tensorboard.provider.data_provider import RecordDataProvider, S
 from rec_summary.tensorboard.provider.grpc_server import GrpcServer, ServingError
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support.boards import Pages, blob_key, event_file_pages, record_pages
+from tests.support.corpus import image
 from tests.support.every_kind import every_kind
-from tests.support.record_dirs import event, lineage, scalar, summary_name, train, write_segment
+from tests.support.record_dirs import (
+    START,
+    event,
+    histo,
+    lineage,
+    scalar,
+    summary_name,
+    train,
+    write_segment,
+)
 from tests.support.tensorboard_servers import installed
 from tests.support.waiting import eventually
 from tools.tensorboard_pages.server import TensorBoardServer
@@ -89,6 +101,45 @@ def test_over_grpc_everything_is_answered_the_same(tmp_path: Path) -> None:
             client.read_blob(None, blob_key="odd")
         with pytest.raises(errors.NotFoundError):
             client.read_blob(None, blob_key=blob_key("run", "images", "picture", 2, 2))
+
+
+def test_the_contract_of_the_grpc_service(tmp_path: Path) -> None:
+    for number, name in enumerate(("later", "first")):
+        directory, stamp = tmp_path / name, START - number
+        values = event(1, scalar("loss", 1), histo("w", [1.0]), image("picture"), at=stamp)
+        write_segment(directory, values)
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    scalars = messages.PluginFilter(plugin_name="scalars")
+    few = messages.Downsample(num_points=-1)
+    refused = {
+        "ReadScalars": messages.ReadScalarsRequest(plugin_filter=scalars),
+        "ReadTensors": messages.ReadTensorsRequest(plugin_filter=scalars, downsample=few),
+        "ReadBlobSequences": messages.ReadBlobSequencesRequest(downsample=few),
+        "ListScalars": messages.ListScalarsRequest(),
+        "ListTensors": messages.ListTensorsRequest(),
+        "ListBlobSequences": messages.ListBlobSequencesRequest(),
+    }
+    with GrpcServer(RecordDataProvider(index)) as server:
+        stub = services.TensorBoardDataProviderStub(
+            grpc.secure_channel(server.address, grpc.local_channel_credentials())
+        )
+        for name, request in refused.items():
+            with pytest.raises(grpc.RpcError) as error:
+                getattr(stub, name)(request)
+            assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        for name, owner, data_class in (
+            ("Scalars", "scalars", 1),
+            ("Tensors", "histograms", 2),
+            ("BlobSequences", "images", 3),
+        ):
+            chosen = messages.PluginFilter(plugin_name=owner)
+            request = getattr(messages, f"List{name}Request")(plugin_filter=chosen)
+            [tag] = getattr(stub, f"List{name}")(request).runs[0].tags
+            summary = tag.metadata.summary_metadata
+            assert (summary.plugin_data.plugin_name, summary.data_class) == (owner, data_class)
+        runs = stub.ListRuns(messages.ListRunsRequest()).runs
+        assert [run.name for run in runs] == ["first", "later"]
 
 
 def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:

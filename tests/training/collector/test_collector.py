@@ -279,11 +279,12 @@ def test_fit_records_training_steps_and_each_evaluation_once(tmp_path, subclass)
 
 def test_eval_alone_records_its_lineage(tmp_path):
     model = click_model(metrics={"mae"})
-    collector = SummaryCollector(tmp_path)
+    collector = SummaryCollector(tmp_path, metrics={"mae": "greater"})
     for _ in range(3):  # within one second: MindSpore's keeps one of three
         result = model.eval(bounded(2), callbacks=collector)
     evaluations = lineage(tmp_path, "evaluation_lineage")
     assert [json.loads(item.metric) for item in evaluations] == [result] * 3
+    assert [dict(item.directions) for item in evaluations] == [{"mae": "greater"}] * 3
     recorded = [(v.tag, v.scalar_value) for event in events(tmp_path) for v in event.summary.value]
     assert recorded == [("eval/mae", np.float32(result["mae"]))] * 3
 

@@ -38,6 +38,7 @@ def options_of(folder: Path, gradients: GradientMetrics | None = None) -> Collec
         files=RecorderOptions(str(folder)),
         **check_specified(None, True),
         custom_lineage={},
+        metrics={},
         lineage_secs=30.0,
         lineage_on_all_ranks=False,
         most_histogram_values=None,

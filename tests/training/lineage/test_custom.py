@@ -57,7 +57,6 @@ def recorded(value):
         (Level.HIGHEST, "map_int64", 2**40),
         (1e300, "map_double", 1e300),
         (math.inf, "map_double", math.inf),
-        (None, "map_str", "None"),
         ([1, 2.5, "x"], "map_str", "[1, 2.5, x]"),
         ((np.float32(0.5), np.int64(3), Stage.TRAIN), "map_str", "[0.5, 3, train]"),
         ("bad \ud800", "map_str", "bad ?"),
@@ -73,6 +72,11 @@ def test_a_value_is_recorded_faithfully(value, field, held):
 def test_what_only_our_maps_hold_has_a_stand_in_for_mindinsight(value, field, held):
     [info] = custom_lineage({"key": value}).user_defined_info.user_info
     assert getattr(info, field)["key"] == held
+
+
+def test_none_is_marked_beside_its_text_for_mindinsight():
+    [info] = custom_lineage({"key": None}).user_defined_info.user_info
+    assert (info.map_str["key"], list(info.none)) == ("None", ["key"])
 
 
 def test_an_empty_dictionary_makes_no_empty_message():
