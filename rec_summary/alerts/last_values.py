@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -78,12 +79,14 @@ class WatchReport:
         unmatched: The rules that nothing has matched.
         runs: How many runs there are.
         problem_count: How many problems there were.
+        matched: The tags that rules have matched, as in `AlertStates`.
     """
 
     firing: tuple[Transition, ...]
     unmatched: tuple[Rule, ...]
     runs: int
     problem_count: int
+    matched: Mapping[Rule, Set[str | None]] = field(default_factory=dict)
 
 
 class LastValues:

@@ -32,6 +32,7 @@ BUILTIN: Final[Mapping[str, str]] = {
     "nan-loss": "*[Ll]oss* is not finite",
     "stall": "no data for 10m",
     "auc-drop": "*[Aa][Uu][Cc]* drops 5% within 1d",
+    "troubles": "rec_summary/errors > 0",
 }
 """The built-in rules, by name; all of them are watched by default."""
 
@@ -109,6 +110,11 @@ class Pattern:
     exact: bool = False
     but: str = ""
 
+    @property
+    def is_short(self) -> bool:
+        """Whether it is a short name: of several windows, or of several tasks."""
+        return not self.exact and not _WILD.intersection(self.text)
+
     @cached_property
     def regex(self) -> str:
         """A regular expression that is found in the tags that match, and in no others.
@@ -119,10 +125,10 @@ class Pattern:
         literal = re.escape(self.text)
         if self.exact:
             return rf"\A{literal}\Z"
-        if _WILD.intersection(self.text):
-            left_out = rf"(?!(?s:.*){self.but})" if self.but else ""
-            return rf"\A{left_out}(?:{literal}\Z|{fnmatch.translate(self.text)})"
-        return tags_named(self.text)
+        if self.is_short:
+            return tags_named(self.text)
+        left_out = rf"(?!(?s:.*){self.but})" if self.but else ""
+        return rf"\A{left_out}(?:{literal}\Z|{fnmatch.translate(self.text)})"
 
     def matches(self, tag: str) -> bool:
         """Whether the rule is about a tag."""

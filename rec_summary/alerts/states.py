@@ -279,12 +279,16 @@ class _Run:
 
 
 class AlertStates:
-    """The alerts of some rules. Every transition is returned once."""
+    """The alerts of some rules. Every transition is returned once.
+
+    Attributes:
+        matched: The tags that each rule has matched; None stands for records of any kind.
+    """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         """Begins with no alerts."""
         self._rules = tuple(rules)
-        self._matched: set[Rule] = set()
+        self.matched: dict[Rule, set[str | None]] = {}
         self._runs: dict[str, _Run] = {}
 
     @property
@@ -296,7 +300,7 @@ class AlertStates:
     @property
     def unmatched(self) -> list[Rule]:
         """The rules that nothing has matched so far."""
-        return [rule for rule in self._rules if rule not in self._matched]
+        return [rule for rule in self._rules if rule not in self.matched]
 
     def take(
         self, name: str, news: NewData, now: float, *, old: bool = False, past: bool = True
@@ -386,7 +390,7 @@ class AlertStates:
                 )
                 if not is_about:
                     continue
-                self._matched.add(rule)
+                self.matched.setdefault(rule, set()).add(tag)
                 if isinstance(rule.condition, Silence):
                     series.silences.append(SilenceAlert(rule, name, rank, tag, seen))
                 elif tag is not None:

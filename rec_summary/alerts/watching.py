@@ -160,7 +160,7 @@ class _Watcher:
         """Returns what was found so far."""
         firing, unmatched = tuple(self.alerts.firing()), tuple(self.alerts.unmatched)
         count = self._report.problem_count
-        report = WatchReport(firing, unmatched, len(self._readers), count)
+        report = WatchReport(firing, unmatched, len(self._readers), count, self.alerts.matched)
         if self._values is not None:
             self._values.done(report)
         return report

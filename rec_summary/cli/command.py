@@ -272,6 +272,13 @@ def watched(
             terminal.complain(command, str(news))
 
 
+def name_unmatched(command: str, report: WatchReport, so_far: str = "") -> bool:
+    """Prints which rules no record has matched; returns whether there are any."""
+    for rule in report.unmatched:
+        terminal.complain(command, f"no record matches the rule {rule.title}{so_far}")
+    return bool(report.unmatched)
+
+
 @contextlib.contextmanager
 def stopping() -> Iterator[threading.Event]:
     """Gives an event that Ctrl-C or SIGTERM sets; the second one interrupts at once."""

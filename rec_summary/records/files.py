@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Final
 
+FOLLOW_LINKS: Final = "REC_SUMMARY_FOLLOW_LINKS"
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 
@@ -223,6 +224,11 @@ def _is_at(status: os.stat_result, path: str, dir_fd: int | None) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(status, os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
     return False
+
+
+def follows_links() -> bool:
+    """Whether the environment says that links to directories out of a tree are followed."""
+    return os.environ.get(FOLLOW_LINKS) == "1"
 
 
 def refuse_link(path: str | os.PathLike[str]) -> None:

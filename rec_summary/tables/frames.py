@@ -116,10 +116,16 @@ def load(
     selection = Selection(ExportOptions(tags=tags, since=since, until=until, ranks=ranks))
     reader = chosen_engine(engine, jobs)
     location = path_or_url(source)
-    chosen = chosen_runs(find_runs(location), runs)
+    left_out: dict[str, str] = {}
+    chosen = chosen_runs(find_runs(location, left_out), runs)
     check_ranks(chosen, ranks)
     check_tags(map(selection.narrowed, chosen), tags, scalars=False, ranks=ranks)
-    return Records(location, chosen, selection, reader)
+    records = Records(location, chosen, selection, reader)
+    report = Report()
+    for path, why in left_out.items():
+        report.problem(path, 0, f"it is left out: {why}")
+    records._take_problems(report)
+    return records
 
 
 class Records:

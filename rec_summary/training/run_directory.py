@@ -276,6 +276,18 @@ def other_writer(directory: str, rank: int) -> str | None:
     return f"the process that writes {os.path.basename(paths[-1])}"
 
 
+def own_lineage(directory: str, rank: int) -> TrainLineage | None:
+    """Returns the last train lineage of a rank for a recorder that is about to close.
+
+    Returns:
+        None if another recorder says how the training ends: one that is open as well, or a
+        `SummaryCollector`, which has stored its settings.
+    """
+    if _stored(directory) or len(open_record_files(directory, rank)) > 1:
+        return None
+    return _last_train_lineage(directory, rank)
+
+
 def announce(named: str, choice: Choice, rank: int) -> None:
     """Logs where a training records, and what is unusual about it.
 
@@ -443,12 +455,12 @@ def _recorded(directory: str) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def _last_train_lineage(directory: str) -> TrainLineage:
-    """Returns the last train lineage in a directory, as far as its files can be read."""
+def _last_train_lineage(directory: str, rank: int | None = None) -> TrainLineage:
+    """Returns the last train lineage in a directory, of a rank or of all, as far as it is read."""
     last = TrainLineage()
     with contextlib.suppress(OSError):
         for file in runs.list_files(directory):
-            if file.name.kind is not Kind.LINEAGE:
+            if file.name.kind is not Kind.LINEAGE or rank not in (None, file.name.rank):
                 continue
             damage = contextlib.suppress(OSError, RecordError, DecodeError)
             with damage, RecordReader(file.path) as reader:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.alerts.rules import (
+    BUILTIN,
     COMPARISONS,
     Change,
     Compare,
@@ -261,7 +262,11 @@ def test_a_number_beyond_float64_is_no_number() -> None:
 
 
 def test_without_rules_the_built_in_ones_are_watched() -> None:
-    assert [rule.name for rule in gather([], [])] == ["nan-loss", "stall", "auc-drop"]
+    assert (
+        [rule.name for rule in gather([], [])]
+        == list(BUILTIN)
+        == [*("nan-loss", "stall", "auc-drop", "troubles")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -270,6 +275,7 @@ def test_without_rules_the_built_in_ones_are_watched() -> None:
         ("nan-loss", ["loss/auto", "eval/Loss", "total_loss"]),
         ("auc-drop", ["eval/auc", "AUC", "auc_2", "metrics/gauc/auto", "a/gauc_by_user/last_9"]),
         ("auc-drop", ["eval/price_error_bound/auc", "a_slice/AUC"]),
+        ("troubles", ["rec_summary/errors"]),
     ],
 )
 def test_which_tags_the_built_in_rules_are_about(name: str, tags: list[str]) -> None:
@@ -316,7 +322,7 @@ def test_rules_add_up_and_the_same_one_counts_once(tmp_path: Path) -> None:
 
 
 def test_the_error_of_an_unknown_name_has_the_known_ones() -> None:
-    with pytest.raises(RuleError, match="one of nan-loss, stall, auc-drop, or a rule such as"):
+    with pytest.raises(RuleError, match=f"one of {', '.join(BUILTIN)}, or a rule such as"):
         gather(["nanloss"], [])
 
 

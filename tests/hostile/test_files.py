@@ -82,6 +82,13 @@ def test_linked_directories_are_no_runs(source: Path, tmp_path: Path) -> None:
     (source / "loop").symlink_to(source)
     assert [each.name for each in find_runs(source)] == ["run"]
     assert [each.name for each in RunPoller(str(source)).poll()] == ["run"]
+    with pytest.warns(UserWarning, match="2 problems"):
+        loaded = rec_summary.load(source)
+    assert loaded.runs == ("run",)
+    assert {problem.path for problem in loaded.problems} == {
+        str(source / name) for name in ("elsewhere", "loop")
+    }
+    assert "secret" not in run("inspect", source).stdout
 
 
 def test_pipes_and_directories_named_like_record_files_are_passed_over(tmp_path: Path) -> None:

@@ -84,6 +84,18 @@ def test_directories_without_end_are_not_searched_for_records(tmp_path: Path) ->
     assert has_records(str(tmp_path))
 
 
+def test_linked_directories_are_not_searched_for_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "private", good())
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "elsewhere").symlink_to(tmp_path / "private")
+    (tmp_path / "logs" / "loop").symlink_to(tmp_path / "logs")
+    assert not has_records(str(tmp_path / "logs"))
+    monkeypatch.setenv("REC_SUMMARY_FOLLOW_LINKS", "1")
+    assert has_records(str(tmp_path / "logs"))
+
+
 def test_clients_that_never_read_do_not_keep_others_waiting(tmp_path: Path) -> None:
     picture = image("picture")
     picture.image.encoded_image += bytes(_UNREAD_BYTES)

@@ -11,7 +11,14 @@ from typing import Any, Final
 import click
 
 from rec_summary.cli import options, terminal
-from rec_summary.cli.command import awaited_runs, choose_runs, cli, stopping, watched
+from rec_summary.cli.command import (
+    awaited_runs,
+    choose_runs,
+    cli,
+    name_unmatched,
+    stopping,
+    watched,
+)
 
 EXAMPLES: Final = """\b
 Examples:
@@ -64,6 +71,7 @@ def metrics(
     from rec_summary.alerts.last_values import LastValues
     from rec_summary.alerts.prometheus import MetricsServer, text_of
     from rec_summary.alerts.rules import gather
+    from rec_summary.alerts.states import Transition
     from rec_summary.series.discovery.run_poller import RunPoller
     from rec_summary.series.options import ExportOptions, Selection, read_since
 
@@ -81,8 +89,9 @@ def metrics(
                 terminal.hint("Every machine that reaches this address can read the metrics.")
             awaited_runs(source, chosen["runs"], poller.find)
         chosen.update(since=read_since(since, time.time()), values=values, poller=poller)
-        for _ in watched("metrics", source, judged, once=once, **chosen):
-            pass  # the values take what there is
+        for news in watched("metrics", source, judged, once=once, **chosen):
+            if once and (rules or files) and not isinstance(news, Transition):
+                name_unmatched("metrics", news)
     if output is not None:
         _write(output, text_of(values))
     elif once:

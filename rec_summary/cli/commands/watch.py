@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rec_summary.cli import options, terminal
-from rec_summary.cli.command import awaited_runs, choose_runs, cli, stopping, watched
+from rec_summary.cli.command import (
+    awaited_runs,
+    choose_runs,
+    cli,
+    name_unmatched,
+    stopping,
+    watched,
+)
 from rec_summary.cli.text import count_of
 
 if TYPE_CHECKING:
@@ -19,11 +26,12 @@ if TYPE_CHECKING:
 
     from rec_summary.alerts.delivery import Command
     from rec_summary.alerts.last_values import WatchReport
+    from rec_summary.alerts.rules import Rule
     from rec_summary.alerts.states import Transition
 
 EXAMPLES: Final = """\b
 Examples:
-  rec-summary watch records    # NaN loss, stall, drop of an AUC
+  rec-summary watch records    # NaN loss, stall, drop of an AUC, troubles
   rec-summary watch records --rule '*/calibration/last_* > 1.1 for 5m'
   rec-summary watch records --rule stall --rule 'loss rises 20% within 1h'
   rec-summary watch records --rules alerts.txt --exec ./page-me
@@ -34,15 +42,17 @@ Rules: TAG > NUMBER (or >= < <= == !=); TAG is not finite; TAG drops 5% within
 10m (or rises; or by a number such as 0.02). Each may end with: for 5m.
 Also: no data for 10m; TAG no data for 10m. NAME: before a rule names it.
 See docs/alerts.md.
-Built-in rules: nan-loss, stall, auc-drop.
+Built-in rules: nan-loss, stall, auc-drop, troubles.
 
 \b
 Exit codes: 0 no alert is firing, or stopped with Ctrl-C; 1 with --once, an
-alert is firing; 2 a mistake in the arguments; 3 it failed; 130 --once was
-interrupted.
+alert is firing; 2 a mistake in the arguments, or with --once and without
+--since, no record matches a rule; 3 it failed; 130 --once was interrupted.
 """
 FIRING: Final = 1
+MISTAKE: Final = 2
 FAILED: Final = 3  # 1 is for alerts
+_MOST_TAGS: Final = 8  # that are named
 _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
 _complain: Final = functools.partial(terminal.complain, "watch")
 
@@ -94,6 +104,8 @@ def watch(
     from rec_summary.series.options import read_since
 
     report: WatchReport | None = None
+    is_asked = bool(rules or files)
+    named: set[Rule] = set()  # rules whose tags were named
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(stopping())
         gathered = gather(rules, files)
@@ -122,23 +134,40 @@ def watch(
                 for sink in sinks:
                     sink(news)
                 continue
-            if report is None and news.runs and not terminal.printing().quiet:
+            if report is None and news.runs:
                 if beginning is None:
                     terminal.hint(
                         "Earlier values are not judged; --since 1d judges those of the last day."
                     )
-                else:
-                    for rule in news.unmatched:
-                        _complain(f"no record matches the rule {rule.title} yet")
+                elif is_asked and not once:
+                    name_unmatched("watch", news, " yet")
+            _name_tags(news, named)
             report = news
         if once and stop.is_set():
             return INTERRUPTED
     assert report is not None
+    unmatched = is_asked and name_unmatched("watch", report)
     if report.problem_count > terminal.SHOWN:
         terminal.echo(f"{report.problem_count - terminal.SHOWN:,} more problems", err=True)
     if once and not report.firing:
         terminal.say(f"No alert is firing in {count_of(report.runs, 'run')}.")
-    return FIRING if once and report.firing else 0
+    if once and report.firing:
+        return FIRING
+    return MISTAKE if once and since is None and unmatched else 0
+
+
+def _name_tags(report: WatchReport, named: set[Rule]) -> None:
+    """Names the tags of each rule with a short name of several, once; adds it to `named`."""
+    for rule, tags in report.matched.items():
+        pattern = rule.condition.tag
+        if pattern is not None and pattern.is_short and len(tags) > 1 and rule not in named:
+            named.add(rule)
+            shown = sorted(filter(None, tags))
+            more = f" and {len(shown) - _MOST_TAGS} more" if len(shown) > _MOST_TAGS else ""
+            terminal.hint(
+                f"The rule {rule.title} applies to each of {', '.join(shown[:_MOST_TAGS])}{more}; "
+                "quotation marks choose one tag."
+            )
 
 
 @contextlib.contextmanager

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import logging
 import math
+import operator
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from rec_summary.errors import SourceError, three_part, verbatim
+from rec_summary.records.files import FOLLOW_LINKS, follows_links
 from rec_summary.records.format.names import Kind, RecordName, parse_name
 from rec_summary.records.reading.compacted import in_force
 from rec_summary.records.remote import (
@@ -30,6 +33,7 @@ DEEPEST: Final = 64
 
 
 _CLOCKS_SECS: Final = 60.0  # how much the clocks of a writer and of its file system may differ
+_MOST_NAMED: Final = 5  # directories that are left out, in a warning each; the others are counted
 
 
 class FileStatus(NamedTuple):
@@ -191,6 +195,51 @@ def directories_below(entries: Iterable[os.DirEntry[str]]) -> list[str]:
     return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
 
 
+def linked_below(
+    entries: Iterable[os.DirEntry[str]], source: str
+) -> tuple[list[str], dict[str, str]]:
+    """Returns the links to directories that are followed, and why the others are not, by path.
+
+    A directory in the tree is read once, by its own name: a link to it is in neither.
+
+    Args:
+        entries: What is in a directory.
+        source: The tree that the directory is in.
+    """
+    followed: list[str] = []
+    left_out: dict[str, str] = {}
+    for link in entries:
+        if not (link.is_symlink() and os.path.isdir(link.path)):
+            continue
+        target = os.path.realpath(link.path)
+        relative = os.path.relpath(os.path.dirname(link.path), source).split(os.sep)
+        way = list(
+            map(os.path.realpath, itertools.accumulate(relative, os.path.join, initial=source))
+        )
+        common = [os.path.commonpath((path, target)) for path in way]
+        if target in common:
+            left_out[link.path] = f"a link back to {target}, which it is in"
+        elif any(map(operator.eq, common, way)):
+            continue
+        elif follows_links():
+            followed.append(link.path)
+        else:
+            left_out[link.path] = (
+                f"a link out of the tree, to {target} ({FOLLOW_LINKS}=1 follows links in a tree "
+                "that you trust)"
+            )
+    return followed, left_out
+
+
+def warn_of(left_out: dict[str, str]) -> None:
+    """Logs which directories are left out, and why; of very many, only how many they are."""
+    for path, why in itertools.islice(left_out.items(), _MOST_NAMED):
+        logger.warning("rec_summary: %s is left out: %s", path, why)
+    if len(left_out) > _MOST_NAMED:
+        more = len(left_out) - _MOST_NAMED
+        logger.warning("rec_summary: %d more directories are left out", more)
+
+
 def list_files(path: str) -> tuple[RecordFile, ...]:
     """Returns the record files directly in a local directory, as `record_files`.
 
@@ -200,31 +249,39 @@ def list_files(path: str) -> tuple[RecordFile, ...]:
     return record_files(list_directory(path))
 
 
-def find_runs(source: str | os.PathLike[str]) -> list[Run]:
+def find_runs(source: str | os.PathLike[str], left_out: dict[str, str] | None = None) -> list[Run]:
     """Returns every run in a directory tree, in the order of their names.
 
     A run is a directory with record files in it. Its name is its path below `source`; if
     `source` is a run itself, each name begins with the name of that directory.
 
-    A local directory below `source` that cannot be read, or is nested more than 64 deep, is
-    left out, with a warning.
+    A local directory below `source` that cannot be read, is nested more than 64 deep, or is
+    reached through a link out of the tree is left out. Such links are followed if the environment
+    variable `REC_SUMMARY_FOLLOW_LINKS` is 1.
 
     Args:
-        source: A record directory or a tree of them, as a path or a URL. Links to directories
-            are not followed.
+        source: A record directory or a tree of them, as a path or a URL.
+        left_out: Takes why each directory is left out, by its path; None to log warnings.
 
     Raises:
         NotFoundError: There is no such directory, or it has no record file at any depth.
         SourceError: It cannot be read.
     """
     source = path_or_url(source)
-    paths = _remote_runs(source) if isinstance(source, Url) else _local_runs(source)
+    found: dict[str, str] = {}
+    paths = _remote_runs(source) if isinstance(source, Url) else _local_runs(source, found)
     if not paths:
         expected = (
             "a directory with record files in it or below it (their names contain "
             "`summary.<number>`)"
         )
+        for path, why in itertools.islice(found.items(), 1):
+            expected += f"; {path} is left out: {why}"
         raise NotFoundError(three_part(SOURCE, source, expected))
+    if left_out is None:
+        warn_of(found)
+    else:
+        left_out.update(found)
     nested = source in paths
     runs = [
         Run(run_name(path, source, nested=nested), path, files) for path, files in paths.items()
@@ -272,7 +329,7 @@ def _remote_runs(url: Url) -> dict[str, tuple[RecordFile, ...]]:
     return {path: _in_order(files) for path, files in paths.items()}
 
 
-def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
+def _local_runs(source: str, left_out: dict[str, str]) -> dict[str, tuple[RecordFile, ...]]:
     if not os.path.exists(source):
         expected = "an existing directory of MindSpore summary records"
         raise NotFoundError(three_part(SOURCE, source, expected))
@@ -284,20 +341,20 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
     while waiting:
         path, depth = waiting.pop()
         if depth > DEEPEST:
-            logger.warning(
-                "rec_summary: %s is left out: nested more than %d directories deep", path, DEEPEST
-            )
+            left_out[path] = f"nested more than {DEEPEST} directories deep"
             continue
         try:
             entries = list_directory(path)
             files, below = record_files(entries), directories_below(entries)
+            followed, links = linked_below(entries, source)
         except OSError as error:
             if path == source:
                 received = verbatim(f"{source}: {error.strerror or error}")
                 raise SourceError(three_part(SOURCE, received, "a readable directory")) from error
-            logger.warning("rec_summary: %s is left out: %s", path, error.strerror or error)
+            left_out[path] = str(error.strerror or error)
             continue
+        left_out.update(links)
         if files:
             directories[path] = files
-        waiting.extend((child, depth + 1) for child in reversed(below))
+        waiting.extend((child, depth + 1) for child in reversed((*below, *followed)))
     return directories

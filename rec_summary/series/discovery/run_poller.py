@@ -30,9 +30,11 @@ from rec_summary.records.reading.runs import (
     Run,
     directories_below,
     find_runs,
+    linked_below,
     list_directory,
     record_files,
     run_name,
+    warn_of,
 )
 from rec_summary.records.remote import NotFoundError, Url, path_or_url
 from rec_summary.series.discovery.directory_watch import DirectoryWatch
@@ -109,7 +111,8 @@ class RunPoller:
         self._inode = (0, 0)  # of the source, and its file system
         self._failure = ""  # why the last list of a URL failed
         self._checks = 0  # calls of `stat` in a poll of all directories
-        self._left_out: set[str] = set()  # directories that cannot be read
+        self._left_out: set[str] = set()  # directories that cannot be read, links not followed
+        self._unnamed: dict[str, str] = {}  # links of this poll that are not followed, and why
         self._found: list[Run] | None = None  # the runs that `find` has polled
 
     def __contains__(self, path: str) -> bool:
@@ -124,7 +127,7 @@ class RunPoller:
             NotFoundError, SourceError: As `find_runs`.
         """
         self._found = self.poll()
-        return self.runs() or find_runs(self.source)
+        return self.runs() or find_runs(self.source, {})
 
     def poll(self) -> list[Run]:
         """Returns the runs that are new, or have new files, or files that have changed.
@@ -138,6 +141,9 @@ class RunPoller:
             return self._poll_url(self.source)
         again, self._again = self._again, set()
         paths = {path for due in self._due(again) for path in self._check(due)}
+        warn_of(self._unnamed)
+        self._left_out.update(self._unnamed)
+        self._unnamed = {}
         changed = []
         for path in paths:
             if path not in self:
@@ -306,7 +312,10 @@ class RunPoller:
         Raises:
             OSError: An entry is of no known kind.
         """
-        files, below = record_files(entries), directories_below(entries)
+        files = record_files(entries)
+        followed, links = linked_below(entries, self.source)
+        below = [*directories_below(entries), *followed]
+        self._unnamed |= {path: links[path] for path in links if path not in self._left_out}
         for entry in entries:
             self._noticed(entry)
         for removed in set(known.below).difference(below):

@@ -13,6 +13,7 @@ import sys
 import threading
 from typing import Any, Final
 
+from rec_summary.records.files import follows_links
 from rec_summary.records.format.names import parse_name
 
 _SERVERS: Final[list[Any]] = []  # a server ends when nothing refers to it
@@ -74,7 +75,7 @@ def serve_records(flags: Any) -> Any:
 def has_records(
     path: str, seconds: float = 5.0, most_directories: int = 1000, most_names: int = 50_000
 ) -> bool:
-    """Whether there is a record file below a local directory; links are not followed.
+    """Whether there is a record file below a local directory.
 
     Every TensorBoard waits for this, so the search is bounded: a directory that is larger or slower
     than its bounds has no records as far as is known, and standard error says so.
@@ -115,6 +116,6 @@ def _search(path: str, most_directories: int, most_names: int) -> bool | None:
                     return None
                 if parse_name(entry.name) is not None and entry.is_file():
                     return True
-                if depth < _DEEPEST and entry.is_dir(follow_symlinks=False):
+                if depth < _DEEPEST and entry.is_dir(follow_symlinks=follows_links()):
                     waiting.append((entry.path, depth + 1))
     return False

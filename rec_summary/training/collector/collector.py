@@ -40,6 +40,7 @@ from rec_summary.training.collector.options import (
 from rec_summary.training.collector.session import STOPPED_BY, TrainingProgress, TrainRun
 from rec_summary.training.collector.settings import network_settings, training_settings
 from rec_summary.training.collector.snapshots import metric_values
+from rec_summary.training.ending import this_environment
 from rec_summary.training.graphs import dataset_graph, graph_record
 from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
 from rec_summary.training.lineage import lineage
@@ -293,7 +294,7 @@ class SummaryCollector(Callback):
     @_guarded
     def on_train_begin(self, run_context: Any) -> None:
         """Opens the files and writes the first lineage."""
-        view, environment = StepView(run_context), lineage.this_environment()
+        view, environment = StepView(run_context), this_environment()
         options, progress = self._options, self._progress
         if self._run is not None:
             self._troubles.report(
@@ -390,7 +391,7 @@ class SummaryCollector(Callback):
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files if training has not."""
         operators.deliver()  # the values of the training step that has just ended
-        options, environment = self._options, lineage.this_environment()
+        options, environment = self._options, this_environment()
         if self._is_new:
             if options.run_directory != SAME:
                 network = network_settings(StepView(run_context), self._troubles)

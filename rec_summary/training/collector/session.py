@@ -16,15 +16,13 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.reading.totals import Totals
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.collector.snapshots import Snapshots
+from rec_summary.training.ending import ended_by
 from rec_summary.training.lineage.lineage import describe_dataset, train_lineage
 from rec_summary.training.lineage.optimizers import find_optimizers
 from rec_summary.training.step_view import StepView, losses
 
 STOPPED_BY: Final = "rec-summary control"  # in the reason why a training has stopped
 
-_REASON_CHARS: Final = 500
-_TRACEBACK: Final = "Traceback (most recent call last):\n"
-_AFTER_TRACEBACK: Final = "- Dataset Pipeline Error Message:"
 _MOST_TENSOR_STEPS: Final = 20  # in a run of known length
 _TENSOR_STEPS_PER_OCTAVE: Final = 10
 
@@ -252,31 +250,9 @@ class TrainRun:
             error: The exception that ends it, or None.
             signal_name: The signal that has arrived, or None.
         """
-        if isinstance(error, KeyboardInterrupt):
-            return RunState.STOPPED, signal_name or "KeyboardInterrupt"
-        if isinstance(error, SystemExit):
-            return RunState.STOPPED, signal_name or f"SystemExit({error.code})"
         if error is not None:
-            return RunState.FAILED, reason_of(error)
+            return ended_by(error, signal_name)
         reason = str(self.view.get("stop_reason") or "")
         if self.reached_end and not self.view.stop_requested:
             return RunState.FINISHED, reason
         return RunState.STOPPED, reason or ("asked to stop" if self.reached_end else "left early")
-
-
-def reason_of(error: BaseException) -> str:
-    """Returns the class of an error and the line of its message that says what happened.
-
-    MindSpore's messages may begin with headings, such as `- Kernel select failed:`, between rulers.
-    An exception of the user's function in a data set is below the frames of its traceback.
-    """
-    traceback, in_dataset, _ = str(error).partition(_AFTER_TRACEBACK)
-    _, has_frames, last = traceback.rpartition(_TRACEBACK)
-    if in_dataset and has_frames:
-        for line in last.splitlines():  # frames are indented, and a message may have more lines
-            if line[:1].strip():
-                return line[:_REASON_CHARS]
-    lines = [line.strip() for line in str(error).splitlines() if line.strip().strip("- ")]
-    below = [line for line in lines if not line.startswith("- ")]
-    text = ": ".join([type(error).__name__, *(below or lines)[:1]])
-    return text[:_REASON_CHARS]

@@ -12,44 +12,21 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-import mindspore
 import numpy as np
 from mindspore import nn
 
 from rec_summary._pb import lineage_pb2
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.failures import Troubles
-from rec_summary.records.format.names import this_host
-from rec_summary.training import _mindspore, loaded
+from rec_summary.training import _mindspore
 from rec_summary.training.online.stream import is_unbounded
 from rec_summary.training.step_view import StepView
 
 _INT32_MAX: Final = 2**31 - 1
 # The attributes of MindSpore's data sets that hold the paths of their data.
 _PATH_ATTRIBUTES: Final = ("dataset_files", "dataset_file", "dataset_dir")
-
-
-def this_environment() -> RunState:
-    """Returns this process: rank, number of ranks, host, process id, and versions.
-
-    It is rank 0 of 1 unless MindSpore's communication is initialised.
-    """
-    rank, rank_size = loaded.rank_and_size()
-    try:
-        own_version = version("rec_summary")
-    except PackageNotFoundError:  # a checkout on PYTHONPATH
-        own_version = "unknown"
-    return RunState(
-        rank=rank,
-        rank_size=rank_size,
-        host=this_host(),
-        pid=os.getpid(),
-        mindspore_version=str(mindspore.__version__),
-        rec_summary_version=own_version,
-    )
 
 
 @dataclass(frozen=True)

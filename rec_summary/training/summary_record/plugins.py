@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rec_summary._pb import anf_ir_pb2
-from rec_summary._pb.lineage_pb2 import LineageEvent
+from rec_summary._pb.lineage_pb2 import LineageEvent, TrainLineage
 from rec_summary.checks import check_name, check_that, check_type, check_unicode
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.writing.record import Record
@@ -68,17 +68,22 @@ class PendingValues:
         else:
             self._values[plugin, content.tag] = content
 
-    def write(self, recorder: Recorder, step: int, wanted: Callable[[str], bool]) -> None:
+    def write(
+        self, recorder: Recorder, step: int, wanted: Callable[[str], bool]
+    ) -> TrainLineage | None:
         """Queues everything as records of one step.
 
         Args:
             recorder: Receives the records.
             step: The step of all values.
             wanted: Returns whether a plugin is written; called once for each plugin with values.
+
+        Returns:
+            The last train lineage among them, if there is one.
         """
         present = {plugin for plugin, _ in (*self._values, *self._rest)}
         chosen = {plugin for plugin in PLUGINS if plugin in present and wanted(plugin)}
-        now = time.time()
+        now, train = time.time(), None
         for plugin, content in self._rest:
             if plugin not in chosen:
                 continue
@@ -87,9 +92,11 @@ class PendingValues:
             else:
                 content.step, content.wall_time = step, now
                 recorder.write_message(content)
+                train = content.train_lineage if content.HasField("train_lineage") else train
         values = [value for (plugin, _), value in self._values.items() if plugin in chosen]
         if values:
             recorder.write_step(step, values, now)
+        return train
 
 
 def _lineage(plugin: str, value: Any) -> LineageEvent:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from rec_summary._pb.lineage_pb2 import LineageEvent, RunState, TrainLineage
 from rec_summary.checks import (
     check_bool,
     check_directory,
@@ -17,6 +20,7 @@ from rec_summary.checks import (
     check_optional,
     check_that,
     check_type,
+    valid_unicode,
 )
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
@@ -24,10 +28,11 @@ from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, che
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training import loaded, operators
+from rec_summary.training.ending import ended_by, this_environment
 from rec_summary.training.graphs import graph_record
 from rec_summary.training.npy_export import check_export_options
 from rec_summary.training.recorder import Recorder, RecorderOptions
-from rec_summary.training.run_directory import came_second, other_writer
+from rec_summary.training.run_directory import came_second, other_writer, own_lineage
 from rec_summary.training.summary_record.plugins import GRAPH, PendingValues, own_content
 
 if TYPE_CHECKING:
@@ -125,6 +130,10 @@ class SummaryRecord:
         self._wants_graph = True
         self._closed = False
         self._pid = os.getpid()
+        self._begun = time.time()
+        self._handled = sys.exc_info()[1]  # an exception that is handled already
+        self._step = -1  # the last one
+        self._train: TrainLineage | None = None  # what the user has said of the training
 
     @property
     def log_dir(self) -> str:
@@ -142,8 +151,10 @@ class SummaryRecord:
         check_that(not self._closed, "the SummaryRecord", received, "an open one")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._shut() and kind is None:  # an error in the loop has precedence
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
+    ) -> None:
+        if self._shut(error) and kind is None:  # an error in the loop has precedence
             self._raise_failure()
 
     def set_mode(self, mode: str) -> None:
@@ -230,7 +241,8 @@ class SummaryRecord:
         networks = [net for net in (self._network, train_network) if net is not None]
         if networks and self._wants_graph and wanted(GRAPH):
             self._write_graph(networks)
-        pending.write(self._recorder, step, wanted)
+        self._train = pending.write(self._recorder, step, wanted) or self._train
+        self._step = max(self._step, step)
         self._raise_failure()
         return True
 
@@ -250,13 +262,16 @@ class SummaryRecord:
         return done
 
     def close(self) -> None:
-        """Writes all records and closes the files. You may call it twice.
+        """Writes all records and how the training has ended, and closes the files.
+
+        It has failed, or was stopped, if `close` is called while an exception is handled, also by
+        `finally`. You may call it twice.
 
         Raises:
             OSError, RuntimeError: A record could not be written, and `raise_exception` is set. The
                 files are closed nevertheless.
         """
-        if self._shut():
+        if self._shut(sys.exc_info()[1]):
             self._raise_failure()
 
     def _take_operators(self) -> None:
@@ -288,14 +303,45 @@ class SummaryRecord:
             return False
         return True
 
-    def _shut(self) -> bool:
-        """Closes everything; returns whether it was open."""
+    def _shut(self, error: BaseException | None) -> bool:
+        """Closes everything; returns whether it was open.
+
+        Args:
+            error: The exception that ends the training, or None.
+        """
         if self._closed:
             return False
         self._closed = True
         self._mailbox.close()
+        if self._step >= 0:
+            with self._troubles.attempt("train lineage"):
+                self._write_end(None if error is self._handled else error)
         self._recorder.close()
         return True
+
+    def _write_end(self, error: BaseException | None) -> None:
+        """Writes how the training has ended, unless another recorder says it."""
+        state = this_environment()
+        last = own_lineage(os.path.dirname(self._path), state.rank)
+        if last is None:
+            return
+        train = TrainLineage()
+        train.CopyFrom(self._train or last)
+        if self._train is None:
+            train.ClearField("run_state")  # of an earlier process
+        status, reason = (RunState.FINISHED, "") if error is None else ended_by(error)
+        state.MergeFrom(
+            RunState(
+                status=status,
+                reason=valid_unicode(reason) or None,
+                step=self._step,
+                start_time=self._begun,
+                troubles=self._troubles.counts,
+            )
+        )
+        train.run_state.MergeFrom(state)
+        event = LineageEvent(wall_time=time.time(), step=self._step, train_lineage=train)
+        self._recorder.write_message(event)
 
     def _raise_failure(self) -> None:
         if self._troubles.first is None:

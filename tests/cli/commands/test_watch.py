@@ -232,10 +232,35 @@ def test_the_past_is_reported_on_request_only(source: Path, watching: Callable[.
     assert silent.end() == 0
 
 
-def test_a_rule_that_nothing_is_recorded_for_is_reported(source: Path) -> None:
-    done = run("watch", source, "--once", "--rule", "calibraton > 1")
-    assert "no record matches the rule calibraton > 1 yet" in done.stderr
-    assert done.returncode == 0
+def test_a_rule_that_nothing_is_recorded_for_is_reported(
+    source: Path, watching: Callable[..., Watch]
+) -> None:
+    once, none = ("watch", source, "--once", "-q"), ("--rule", "calibraton > 1")
+    line = "rec-summary watch: no record matches the rule calibraton > 1"
+    done = run(*once, *none)
+    assert (done.returncode, done.stderr) == (2, f"{line}\n")
+    assert run(*once, *none, "--rule", "loss > 2").returncode == 1
+    done = run(*once, *none, "--since", "1")  # it may have been recorded before
+    assert (done.returncode, done.stderr) == (0, f"{line}\n")
+    assert run(*once, "--since", "1", "--rule", "loss > 9").stderr == ""
+    done = run(*once)  # nobody has asked for an AUC
+    assert (done.returncode, done.stderr) == (0, "")
+    live = watching(source, *none, "--since", "1")
+    live.says(f"{line} yet")
+    assert live.end() == 0
+    assert live.errors[-1].strip() == line
+
+
+def test_the_tags_of_a_short_name_are_named(records: Path) -> None:
+    windows = [f"recommender/{name}/last_{number}" for name in ("auc", "x") for number in range(11)]
+    write_segment(records / "run", event(1, *(scalar(tag, 1) for tag in windows)))
+    done = run("watch", records, "--once", "--rule", "auc > 2", "--rule", "x/last_3 > 2")
+    shown = ", ".join(sorted(windows[:11])[:8])
+    assert done.stderr == (
+        f"The rule auc > 2 applies to each of {shown} and 3 more; quotation marks choose one tag.\n"
+    )
+    for rule in ("recommender/* > 2", '"recommender/auc/last_1" > 2', "no data for 100000d"):
+        assert run("watch", records, "--once", "--rule", rule).stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 import dataclasses
 import math
 import os
+import re
+import shutil
 
 import pytest
 
@@ -101,10 +103,69 @@ def test_unusable_sources_are_reported_in_three_parts(tmp_path, make, says):
     assert "Expected:" in text
 
 
-def test_links_in_a_circle_end(tmp_path):
-    touch_run(tmp_path / "run")
-    (tmp_path / "run" / "again").symlink_to(tmp_path)
-    assert [run.name for run in find_runs(tmp_path)] == ["run"]
+def test_links_in_a_circle_end_and_are_named(tmp_path, caplog):
+    touch_run(tmp_path / "tree" / "run")
+    for name, target in (("again", tmp_path / "tree"), ("here", "."), ("above", "/"), ("x", "x")):
+        (tmp_path / "tree" / "run" / name).symlink_to(target)
+    assert [run.name for run in find_runs(tmp_path / "tree")] == ["run"]
+    left_out = sorted(message.split(" ")[1] for message in caplog.messages)
+    assert left_out == [str(tmp_path / "tree/run" / name) for name in ("above", "again", "here")]
+    assert all("a link back to" in message for message in caplog.messages)
+
+
+@pytest.fixture
+def links(tmp_path):
+    """A tree with a run, a link to it, and links to other runs, in one of which links go on."""
+    for name in ("other", "all/r1", "all/r2", "tree/r3"):
+        touch_run(tmp_path / name)
+    (tmp_path / "tree/latest").symlink_to("r3")
+    (tmp_path / "tree/baseline").symlink_to(tmp_path / "all/r1")
+    (tmp_path / "tree/candidates").symlink_to("../all")
+    (tmp_path / "all/best").symlink_to("r2")
+    (tmp_path / "all/other").symlink_to(tmp_path / "other")
+    (tmp_path / "other/back").symlink_to(tmp_path / "all")
+    (tmp_path / "tree/file").symlink_to(tmp_path / "all/r1/events.out.events.summary.1700000000.0")
+    return tmp_path / "tree"
+
+
+def test_links_out_of_the_tree_are_named(links, caplog):
+    assert [run.name for run in find_runs(links)] == ["r3"]
+    assert f"{links / 'baseline'} is left out: a link out of the tree, to" in caplog.text
+    assert str(links.parent / "all/r1") in caplog.text
+    assert f"{links / 'candidates'} is left out" in caplog.text
+    assert len(caplog.messages) == 2
+    (links.parent / "all/r1").rename(links.parent / "r1")
+    left_out = {}
+    find_runs(links, left_out)
+    assert list(left_out) == [str(links / "candidates")]  # the other one leads to nothing now
+    assert len(caplog.messages) == 2
+
+
+def test_nothing_but_links_is_an_error_that_names_one(links):
+    shutil.rmtree(links / "r3")
+    shutil.rmtree(links.parent / "all" / "r1")
+    expected = f"{links / 'candidates'} is left out: a link out of the tree, to"
+    with pytest.raises(SourceError, match=re.escape(expected)):
+        find_runs(links)
+
+
+def test_very_many_links_are_counted(tmp_path, caplog):
+    touch_run(tmp_path / "tree" / "run")
+    for number in range(100):
+        (tmp_path / "tree" / f"data_{number}").symlink_to("/usr")
+    find_runs(tmp_path / "tree")
+    assert len(caplog.messages) == 6
+    assert caplog.messages[-1] == "rec_summary: 95 more directories are left out"
+
+
+def test_links_are_followed_where_the_environment_says_so(links, caplog, monkeypatch):
+    monkeypatch.setenv("REC_SUMMARY_FOLLOW_LINKS", "1")
+    names = ["baseline", "candidates/other", "candidates/r1", "candidates/r2", "r3"]
+    for source in (links, f"{links}/"):
+        caplog.clear()
+        assert [run.name for run in find_runs(source)] == names
+        [loop] = caplog.messages
+        assert "candidates/other/back is left out: a link back to" in loop
 
 
 def test_a_directory_that_cannot_be_read_is_left_out_with_a_warning(tmp_path, caplog, monkeypatch):

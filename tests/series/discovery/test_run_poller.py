@@ -662,14 +662,38 @@ def test_a_watched_source_that_is_a_link_to_another_tree_now(source: Path) -> No
     assert watched.is_complete
 
 
-def test_links_in_a_watched_tree_are_not_followed(source: Path, watched: Watched) -> None:
+def test_links_in_a_watched_tree_are_named_once(
+    source: Path, watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
     outside, _ = write_segment(source.parent / "outside", event(1, scalar("loss", 1)))
     (source / "link").symlink_to(outside.parent)
+    (source / "same").symlink_to("run_01")
     assert watched.poll() == []
     with outside.open("ab") as file:
         file.write(b"more")
     assert watched.poll() == []
     assert watched.checked == ["."]
+    (source / "new").mkdir()
+    assert watched.poll() == []
+    [message] = caplog.messages
+    assert f"{source / 'link'} is left out: a link out of the tree" in message
+
+
+def test_links_in_a_watched_tree_are_followed_where_the_environment_says_so(
+    source: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REC_SUMMARY_FOLLOW_LINKS", "1")
+    outside, _ = write_segment(source.parent / "outside" / "run", event(1, scalar("loss", 1)))
+    (source / "link").symlink_to(source.parent / "outside")
+    assert watched.poll() == ["link/run"]
+    with outside.open("ab") as file:
+        file.write(b"more")
+    assert watched.poll() == ["link/run"]
+    write_segment(source.parent / "outside" / "later", event(1, scalar("loss", 1)))
+    assert watched.poll() == ["link/later"]
+    (source / "link").unlink()
+    assert watched.poll() == []
+    assert watched.poller.gone() == [str(source / "link/later"), str(source / "link/run")]
 
 
 def test_more_changes_than_the_kernel_keeps(source: Path, watched: Watched) -> None:

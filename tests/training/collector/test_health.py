@@ -1,10 +1,14 @@
 """The collector's own counters, as they are recorded and shown."""
 
+import threading
+
 import pytest
 
 pytest.importorskip("mindspore")
 
-from rec_summary import Durability, SummaryCollector
+from rec_summary import Durability, RecommenderMetrics, SummaryCollector
+from rec_summary.alerts.rules import gather
+from rec_summary.alerts.watching import watch
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.training.collector import health
@@ -45,6 +49,16 @@ def test_failures_are_counted(tmp_path):
     collector = SummaryCollector(tmp_path, collect_freq=1, collect_specified_data=specified)
     click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=3)])
     assert scalars(tmp_path, "rec_summary/errors") == {3: 1}
+
+
+def test_a_label_that_is_no_column_is_an_alert(tmp_path):
+    recommender = RecommenderMetrics(labels="labell", predictions=0)
+    collector = train(tmp_path, recommender=recommender)
+    assert sum(collector.troubles.values()) >= 20
+    rules = gather([], [])
+    [*alerts, report] = watch(tmp_path, rules, stop=threading.Event(), once=True)
+    assert [alert.rule.name for alert in report.firing] == ["troubles"]
+    assert [alert.reason for alert in alerts] == ["rec_summary/errors = 20 at step 20"]
 
 
 def test_they_can_be_turned_off(tmp_path):

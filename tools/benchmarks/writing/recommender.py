@@ -251,7 +251,7 @@ def _steps(
         What the collector does in the step of a number, and what it does at the end.
     """
     from rec_summary.records.failures import Troubles
-    from rec_summary.training.lineage.lineage import this_environment
+    from rec_summary.training.ending import this_environment
     from rec_summary.training.recommender.telemetry import RecommenderTelemetry
     from rec_summary.training.recorder import Recorder, RecorderOptions
     from rec_summary.training.step_view import StepView
