@@ -105,9 +105,10 @@ def clean(scores: Any, labels: Any, weights: Any = None, odds: Any = None) -> Cl
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32, copy=False).astype(np.float64)
     if odds is None:
-        ranked, keys_by = (rounded if scores.dtype == np.float32 else scores), keys_of
+        ranked = rounded if scores.dtype == np.float32 else scores
     else:
-        ranked, keys_by = column("odds", odds, scores.size), keys_of_odds
+        ranked = column("odds", odds, scores.size)
+    keys_by = keys_of if odds is None else keys_of_odds
     ranked = ranked.astype(np.float64, copy=False)
     if weights is not None:
         weights = column("weights", weights, scores.size).astype(np.float64)

@@ -1,7 +1,6 @@
 """Records from a loop of the user's own: MindSpore's interface, and where it falls short."""
 
 import contextlib
-import io
 import logging
 import math
 import os
