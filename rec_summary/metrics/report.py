@@ -130,7 +130,8 @@ def read(
         task, own = tags.split_key(key)
         group, _, name = own.partition("/")
         of_task = MetricValues()
-        with attempt(task):
+        # Sums of scores near 0 underflow, also where a training looks for NaN with np.seterr.
+        with attempt(task), np.errstate(all="ignore"):
             _read_state(of_task, group, name, state, detail)
             values.add(task, of_task)
             if group == tags.TURNOVER:

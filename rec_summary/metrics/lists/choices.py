@@ -127,7 +127,7 @@ class ChoiceQuality(Scalable):
         weights = weights.astype(np.float64)
         is_candidate = (labels >= 0) & (labels < width) & (labels == np.floor(labels))
         true = scores[np.arange(size), np.where(is_candidate, labels, 0).astype(np.intp)]
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             # An equal score counts as a better one, so that equal scores for all win nothing.
             ranks = np.count_nonzero(scores >= true[:, None], axis=1)
             candidates = width - np.count_nonzero(np.isnan(scores), axis=1)

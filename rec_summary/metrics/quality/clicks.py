@@ -102,7 +102,7 @@ def clean(scores: Any, labels: Any, weights: Any = None, odds: Any = None) -> Cl
     scores = column("scores", scores)
     labels = column("labels", labels, scores.size)
     # float32 keeps the order and seven digits; with its few bits, sums of scores are exact.
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         rounded = scores.astype(np.float32, copy=False).astype(np.float64)
     if odds is None:
         ranked = rounded if scores.dtype == np.float32 else scores

@@ -54,14 +54,14 @@ class RatingErrors(Scalable):
             self.refused += int(np.count_nonzero(~usable))
             predicted, rated = predicted[usable], rated[usable]
             weights = None if weights is None else weights[usable]
-        errors = predicted - rated
-        sizes = np.abs(errors)
-        squares = errors * errors
-        if weights is None:
-            self._weights.add_units(units_of_whole(len(errors)))
-        else:
-            self._weights.add(weights)
-            errors, sizes, squares = errors * weights, sizes * weights, squares * weights
+        with np.errstate(under="ignore"):
+            errors = predicted - rated
+            sizes, squares = np.abs(errors), errors * errors
+            if weights is None:
+                self._weights.add_units(units_of_whole(len(errors)))
+            else:
+                self._weights.add(weights)
+                errors, sizes, squares = errors * weights, sizes * weights, squares * weights
         self._errors.add(errors)
         self._absolute.add(sizes)
         self._squared.add(squares)

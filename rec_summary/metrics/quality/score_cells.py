@@ -39,7 +39,9 @@ def keys_of_odds(odds: Floats) -> Keys:
     sizes = np.abs(odds)
     # From 700 on, where exp(-x) soon is 0, the keys that are left are for all larger numbers.
     sizes = np.minimum(sizes, 700.0) + 0.01 * np.log(np.maximum(sizes, 700.0) / 700.0)
-    return _keys(np.exp(-np.logaddexp(0.0, sizes)), odds > 0)
+    with np.errstate(under="ignore", invalid="ignore"):  # an infinite one has the score 0 or 1
+        smaller = np.exp(-np.logaddexp(0.0, sizes))
+    return _keys(smaller, odds > 0)
 
 
 def _keys(smaller: Floats, is_above: Flags) -> Keys:

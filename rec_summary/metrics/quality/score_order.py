@@ -202,7 +202,8 @@ class ScoreOrder(Scalable):
         widths = widths_of(self._codes)
         middle = scores_of(self._codes >> ONE)
         lower = scores_of((self._codes - widths) >> ONE)
-        upper = scores_of((self._codes + (widths - ONE)) >> ONE)  # the end itself may be 2**64
+        last = np.minimum(self._codes + (widths - ONE), MOST_CODE)  # a cell may end above 1
+        upper = scores_of(last >> ONE)
         reach = np.maximum(upper - middle, middle - lower)
         return ScoredCells(middle, reach, widths == ONE, *self._weights)
 

@@ -176,7 +176,8 @@ def original_calibration(quality: ClickQuality) -> float:
     clicks, negatives = float(cells.positives.sum()), cells.negatives / rate
     if not clicks or not negatives.any():
         return math.nan
-    original = cells.middle / (cells.middle + (1.0 - cells.middle) / rate)
+    with np.errstate(under="ignore"):
+        original = cells.middle / (cells.middle + (1.0 - cells.middle) / rate)
     return float((cells.positives + negatives) @ original) / clicks
 
 

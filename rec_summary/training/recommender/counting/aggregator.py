@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from rec_summary._pb.summary_pb2 import MetricStates
 from rec_summary.arrays import Array
 from rec_summary.errors import RecSummaryError
@@ -97,7 +99,7 @@ class Aggregator:
 
     def work(self, batches: list[StepInputs], request: ReportRequest | None) -> bytes:
         """Counts batches; returns the serialised event of the report, or nothing."""
-        with self._lock:
+        with self._lock, np.errstate(all="ignore"):  # a training may look for NaN with np.seterr
             if batches:
                 self._states, self._last_step = {}, None
                 self._metrics.update(join(batches, self._metrics.places, self._troubles))
