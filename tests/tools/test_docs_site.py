@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import psutil
 import pytest
 
 import rec_summary
+from rec_summary.tables.frames import Records
+from rec_summary.tables.groups import Groups
 from tests.support.waiting import eventually
 from tools.docs_site import links
 from tools.docs_site.blocks import MarkError, blocks, replaced
@@ -70,6 +73,24 @@ def test_the_api_page_has_all_public_names() -> None:
     shown = set(re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE))
     names = {path.rpartition(".")[2] for path in shown}  # a path that leads nowhere fails the build
     assert set(rec_summary.__all__) - names == {"__version__"}
+
+
+def test_the_api_page_lists_all_public_names_with_their_first_lines() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    listed = dict(re.findall(r"^\| `([\w.]+)`(?:, which [^|]*)? \| (.+) \|$", text, re.MULTILINE))
+    homes = ("rec_summary.errors", "rec_summary.training.landscape.policy")
+    public = {name: getattr(rec_summary, name) for name in rec_summary.__all__}
+    del public["__version__"]
+    for home in homes:
+        module = importlib.import_module(home)
+        public |= {
+            f"{home}.{name}": value
+            for name, value in vars(module).items()
+            if isinstance(value, type) and value.__module__ == home and not name.startswith("_")
+        }
+    public |= {"Records": Records, "Groups": Groups}
+    lines = {name: value.__doc__.split("\n\n")[0].strip() for name, value in public.items()}
+    assert listed == {name: line.replace("\n", " ") for name, line in lines.items()}
 
 
 def test_what_pages_ask_for_is_there() -> None:
