@@ -475,7 +475,7 @@ def test_series_that_are_shown_otherwise_do_not_make_the_others_slow(tmp_path: P
             calls += calls_of(index.poll).total()
         provider = RecordDataProvider(index)
         chosen = {"experiment_id": "", "plugin_name": "scalars"}
-        found = provider.read_scalars(**chosen, downsample=1000)["run"]
+        found = provider.read_scalars(**chosen, downsample=9999)["run"]
         points = {tag: [(each.step, each.value) for each in every] for tag, every in found.items()}
         chosen["plugin_name"] = "histograms"
         tensors = provider.read_tensors(**chosen, downsample=1000)["run"]
