@@ -73,7 +73,7 @@ class Exposition:
         seen: set[tuple[str, ...]] = set()
 
         def add(name: str, labels: tuple[str, ...], value: float) -> None:
-            # A written `\\t` is not a tab: a backslash is escaped as well.
+            # A written `\t` is not a tab: a backslash is escaped as well.
             labels = tuple(printable(label.replace("\\", "\\\\")) for label in labels)
             if (key := (name, *labels)) not in seen:
                 seen.add(key)
