@@ -76,12 +76,11 @@ def as_json(transition: Transition) -> Mapping[str, Any]:
 
 
 def environment(transition: Transition) -> dict[str, str]:
-    """Returns a transition as environment variables: RS_STATE, RS_RUN and so on."""
-    variables = {
-        f"RS_{name.upper()}": "" if value is None else str(value)
+    """Returns a transition as environment variables: RS_STATE, RS_RUN and so on; each is a line."""
+    return {
+        f"RS_{name.upper()}": "" if value is None else printable(str(value))
         for name, value in as_json(transition).items()
     }
-    return {name: value.replace("\0", "\\x00") for name, value in variables.items()}
 
 
 class _Failures:

@@ -73,7 +73,8 @@ class Exposition:
         seen: set[tuple[str, ...]] = set()
 
         def add(name: str, labels: tuple[str, ...], value: float) -> None:
-            labels = tuple(map(printable, labels))
+            # A written `\t` is not a tab: a backslash is escaped as well.
+            labels = tuple(printable(label.replace("\\", "\\\\")) for label in labels)
             if (key := (name, *labels)) not in seen:
                 seen.add(key)
                 families[name].add_metric(labels, value)
@@ -139,7 +140,7 @@ class Exposition:
 
 def registry_of(values: LastValues) -> CollectorRegistry:
     """Returns a registry with these values alone."""
-    registry = CollectorRegistry()
+    registry = CollectorRegistry(auto_describe=True)  # else `name[]=` finds nothing
     registry.register(Exposition(values))
     return registry
 

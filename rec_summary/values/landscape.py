@@ -25,8 +25,9 @@ class Landscape:
         x: Coordinates along the first direction, shape (columns,).
         y: Coordinates along the second direction, shape (rows,).
         z: The loss, shape (rows, columns); NaN if it is unknown.
-        path: The path of the training, projected onto the plane: x, y and loss of each checkpoint,
-            shape (checkpoints, 3); empty for a random plane.
+        path: The path of the training, projected onto the plane: x and y of each checkpoint, and
+            the loss at this point of the plane, not at the checkpoint; shape (checkpoints, 3);
+            empty for a random plane.
         intervals: The numbers of these checkpoints, in `unit`.
         convergence: x, y and loss of the point that the plane goes through; None if unknown.
         decomposition: The method that chose the plane: `PCA` or `Random`; in 0.1 also `Hessian`.

@@ -194,13 +194,13 @@ def began(step: int = 3, run: str = "ctr/a b") -> Transition:
 def test_a_command_gets_the_alert_in_its_environment_and_no_shell_sees_it(script: Path) -> None:
     reports = list[str]()
     command = Command(f"'{script}' '$RS_RUN; echo' \"two words\"", reports.append)
-    alert = began(0, run="a; b\0$(c)")
+    alert = began(0, run="a; b\0$(c)\nd\t\x1b")
     run_for(command, alert)
     assert reports == []
     [[variables, arguments, on_standard_input]] = received(script)
     assert on_standard_input == as_json(alert)
     assert arguments == ["$RS_RUN; echo", "two words"]
-    assert variables["RS_RUN"] == "a; b\\x00$(c)"
+    assert variables["RS_RUN"] == r"a; b\x00$(c)\nd\t\x1b"
     assert variables["RS_STATE"] == "firing"
     assert variables["RS_NAME"] == "hot"
     assert variables["RS_RULE"] == "loss > 1 for 5m"

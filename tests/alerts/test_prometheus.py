@@ -78,6 +78,19 @@ def test_a_rank_that_has_left_the_training_is_not_shown() -> None:
     assert found["run_ranks", "run"] == 1
 
 
+def test_names_that_look_alike_are_series_of_their_own() -> None:
+    tags = ["a\tb", "a\\tb", "a\\\tb", "a\\\\tb", "a\nb", "a\\nb", "a\u202eb", "a\\u202eb", "a\\b"]
+    values = LastValues(Selection(ExportOptions()))
+    for name in tags:
+        last = {(0, tag): LastValue(0.5, 7, START) for tag in tags}
+        values.runs[name] = LastOfRun(Run(name, "/run", ()), values=last, arrived={0: 0.0})
+    values.polled = START
+    families = text_string_to_metric_families(prometheus.text_of(values).decode())
+    [found] = [each.samples for each in families if each.name == "recsummary_value"]
+    assert len(found) == len(tags) ** 2
+    assert all(label.isprintable() for each in found for label in each.labels.values())
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "expected"),
     [
@@ -124,6 +137,14 @@ def test_an_answer_to_head_has_no_body(server: prometheus.MetricsServer) -> None
     assert head.startswith(b"HTTP/1.0 200 ")
     assert head.endswith(b"\r\n\r\n")
     assert b"recsummary_runs 0.0" in answer(server, b"GET /metrics HTTP/1.0\r\n\r\n")
+    server.close()
+
+
+def test_a_client_may_ask_for_some_metrics(server: prometheus.MetricsServer) -> None:
+    asked = b"GET /metrics?name[]=recsummary_runs&name[]=recsummary_read_problems HTTP/1.0\r\n\r\n"
+    _, _, body = answer(server, asked).partition(b"\r\n\r\n")
+    families = list(text_string_to_metric_families(body.decode()))
+    assert {each.name for each in families} == {"recsummary_read_problems", "recsummary_runs"}
     server.close()
 
 
