@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.shadowing import shadow_modules
 from tests.support.waiting import PATIENCE_SECS
 
 PACKAGE = Path(__file__).parents[1] / "rec_summary"
@@ -35,7 +35,8 @@ from rec_summary.records.writing.run_writer import RunWriter
 for _ in range(20):
     RunWriter("records").close()
 troubles = Troubles()
-settings = CompactorSettings(join_secs=float(sys.argv[1]), end_secs=float(sys.argv[1]))
+patience = float(sys.argv[1])
+settings = CompactorSettings(silent_secs=patience, join_secs=patience, end_secs=patience)
 compactor = Compactor("records", 0, LEAST_BYTES, None, troubles, settings)
 compactor.begun(())
 compactor.close()
@@ -80,20 +81,6 @@ def test_every_place_that_starts_a_process_is_tested_here() -> None:
     assert found == set(KNOWN)
 
 
-@pytest.fixture
-def hostile(tmp_path: Path) -> Path:
-    """A working directory with a module for each that anybody could import."""
-    folder = tmp_path / "hostile"
-    folder.mkdir()
-    names = sys.stdlib_module_names | importlib.metadata.packages_distributions().keys()
-    code = f"open({str(tmp_path / 'imported')!r}, 'a').write(__name__ + ' ')\nraise ImportError"
-    for name in filter(str.isidentifier, names):
-        (folder / f"{name}.py").write_text(code)
-    (folder / "google").mkdir()
-    (folder / "google" / "__init__.py").write_text(code)
-    return folder
-
-
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
@@ -103,22 +90,23 @@ def hostile(tmp_path: Path) -> Path:
     ],
 )
 def test_no_child_imports_from_the_working_directory(
-    tmp_path: Path, hostile: Path, program: str, expected: str
+    tmp_path: Path, program: str, expected: str
 ) -> None:
     if program != COMPACTION and sys.version_info < (3, 11):
         pytest.skip("Python 3.10 cannot be told so by its environment")
     if "dask" in program:
         pytest.importorskip("distributed")
+    folder = tmp_path / "folder"
+    imported = shadow_modules(folder)
     script = tmp_path / "scripts" / "program.py"
     script.parent.mkdir()
     script.write_text(program)
     done = subprocess.run(
         [sys.executable, script, str(PATIENCE_SECS)],
-        cwd=hostile,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    imported = tmp_path / "imported"
     assert not imported.exists(), imported.read_text()
     assert done.stdout.split() == [expected], done.stderr

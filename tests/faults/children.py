@@ -33,10 +33,9 @@ def start(*command: object, **options: Any) -> subprocess.Popen[str]:
         "PYTHONUNBUFFERED": "1",
         **options.pop("env", {}),
     }
+    options = {"cwd": ROOT, **options}
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        words, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True, **options
-    )
+    return subprocess.Popen(words, env=environment, stdout=pipe, stderr=pipe, text=True, **options)
 
 
 def wait_for_events(logdir: Path, process: subprocess.Popen[str]) -> None:

@@ -7,22 +7,26 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pytest
 
 from rec_summary.compaction import commit
 from rec_summary.compaction.directory import keep_within
 from rec_summary.records.reading.runs import list_files
-from rec_summary.records.writing.retention import LEAST_BYTES
+from rec_summary.records.writing.retention import LEAST_BYTES, rank_bytes
 from tests.faults.children import left_in, start
 from tests.faults.ledger import Ledger, times
 from tests.support.compacting import BUDGET, check, compact, write_records
+from tests.support.shadowing import shadow_modules
 from tests.support.waiting import eventually
 
 _PAGE: Final = 4096  # of a file system in memory
+_STEPS: Final = 20_000  # more than the least budget has room for
 _MOST_ROOM: Final = 3  # pages: fewer than a compacted file needs
 
 
@@ -108,6 +112,44 @@ def test_a_collector_that_is_killed_while_it_compacts_loses_nothing(
             assert left.steps[-1] - left.steps[-100] == 99  # the newest part is complete
             keep_within(str(folder), 0, LEAST_BYTES)  # what was begun is completed
         ledger.survived(fault, 1, 1)
+        shutil.rmtree(folder)
+
+
+def test_a_compaction_that_hangs_costs_no_record(tmp_path: Path, ledger: Ledger) -> None:
+    fault = "a compaction that is stopped for good"
+    for number in range(times(1, 20)):
+        ledger.tried(fault)
+        folder = tmp_path / str(number)
+        process = start("tests.faults.write", folder, 0, _STEPS, 0, 0, LEAST_BYTES)
+        program = psutil.Process(process.pid)
+        [child] = eventually(program.children, rest_secs=0.001)
+        child.suspend()  # it is still loading
+        _, errors = process.communicate()  # all pipes end, so the child has ended as well
+        assert process.returncode == 0, errors
+        assert "compaction, process" in errors
+        assert rank_bytes(str(folder), 0) > LEAST_BYTES  # it went on beyond the budget
+        ledger.survived(fault, set(range(1, _STEPS + 1)), set(left_in(folder).steps))
+        shutil.rmtree(folder)
+
+
+def test_modules_in_the_working_directory_do_not_hinder_compaction(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    fault = "modules of all names in the working directory of a collector that compacts"
+    modules = tmp_path / "modules"
+    imported = shadow_modules(modules)
+    script = Path(__file__).with_name("write.py")
+    for number in range(times(1, 20)):
+        ledger.tried(fault)
+        folder = tmp_path / str(number)
+        words = [sys.executable, script, folder, 0, _STEPS, 0, 0, LEAST_BYTES]
+        process = start(*words, cwd=modules)
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
+        assert not imported.exists(), imported.read_text()
+        assert _is_compacted(folder)
+        kept = {1, *range(_STEPS - 99, _STEPS + 1)}  # the first step, and the newest part
+        ledger.survived(fault, kept, set(left_in(folder).steps))
         shutil.rmtree(folder)
 
 

@@ -230,21 +230,22 @@ class Compactor:
             self._start(own, nbytes)
         if self._has_room(nbytes):
             return
-        if time.monotonic() >= self._rests_until and not self._is_silent(settings.silent_secs):
-            if self._wait_for_room(own, nbytes):
-                return
-            if not self._is_silent(settings.silent_secs):
-                self._rests_until = time.monotonic() + settings.rest_secs
+        rests = time.monotonic() < self._rests_until
+        if not rests and self._wait_for_room(own, nbytes):
+            return
         text = f"the files of rank {self._rank} in {self._directory} exceed their budget"
         if self._process is not None and self._is_silent(settings.silent_secs):
             text += f": their compaction, process {self._process.pid}, does not answer"
+        elif not rests:
+            self._rests_until = time.monotonic() + settings.rest_secs
         self._troubles.report("retention", text)
 
     def _wait_for_room(self, own: Collection[int], nbytes: int) -> bool:
         """Returns whether there is room in the end."""
-        deadline = time.monotonic() + self._settings.room_secs
+        settings = self._settings
+        deadline = time.monotonic() + settings.room_secs
         least = math.inf  # the size of the files when a process was last started
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._is_silent(settings.silent_secs):
             if not self._is_running():
                 present = self._nbytes()
                 if present >= least:  # nothing helps
@@ -255,8 +256,6 @@ class Compactor:
             time.sleep(_POLL_SECS)
             if self._has_room(nbytes):
                 return True
-            if self._is_silent(self._settings.silent_secs):
-                break
         return False
 
     def takes(self, nbytes: int) -> bool:
@@ -271,10 +270,9 @@ class Compactor:
         Trainings that are shorter than that would never join their files, so one of them waits.
         """
         settings = self._settings
-        deadline = time.monotonic() + (settings.join_secs if self._are_many() else 0.0)
+        joins = self._are_many() and not self._is_silent(settings.silent_secs)
+        deadline = time.monotonic() + (settings.join_secs if joins else 0.0)
         while self._is_running() and time.monotonic() < deadline:
-            if self._is_silent(settings.silent_secs):
-                break
             self._hurry()
             time.sleep(_POLL_SECS)
         self._end(0.0 if self._is_silent(settings.silent_secs) else settings.end_secs)
