@@ -104,10 +104,9 @@ def clean(scores: Any, labels: Any, weights: Any = None, odds: Any = None) -> Cl
     # float32 keeps the order and seven digits; with its few bits, sums of scores are exact.
     with np.errstate(over="ignore", under="ignore"):
         rounded = scores.astype(np.float32, copy=False).astype(np.float64)
-    if odds is None:
-        ranked, keys_by = (rounded if scores.dtype == np.float32 else scores), keys_of
-    else:
-        ranked, keys_by = column("odds", odds, scores.size), keys_of_odds
+    ranked, keys_by = scores, keys_of if odds is None else keys_of_odds
+    if odds is not None:
+        ranked = column("odds", odds, scores.size)
     ranked = ranked.astype(np.float64, copy=False)
     if weights is not None:
         weights = column("weights", weights, scores.size).astype(np.float64)
