@@ -69,7 +69,7 @@ def test_the_quality_of_scores_of_0_and_1_is_read_where_numpy_raises():
     with np.errstate(all="raise"):
         assert 0 < score_quality.average_precision(quality.order) < 1
         assert score_quality.pr_curve(quality.order).recall[0] == 1
-        assert score_quality.threshold_at(quality.order, 0.2).score > 0
+        assert score_quality.threshold_at(quality.order, 0.2).recall == 1
         assert score_quality.original_calibration(quality) > 0
         assert score_quality.expected_calibration_error(quality).bound < 0.1
         assert score_quality.entropies(quality).recalibrated > 0

@@ -105,10 +105,7 @@ def clean(scores: Any, labels: Any, weights: Any = None, odds: Any = None) -> Cl
     # float32 keeps the order and seven digits; with its few bits, sums of scores are exact.
     with np.errstate(over="ignore", under="ignore"):
         rounded = scores.astype(np.float32, copy=False).astype(np.float64)
-    if odds is None:
-        ranked = rounded if scores.dtype == np.float32 else scores
-    else:
-        ranked = column("odds", odds, scores.size)
+    ranked = scores if odds is None else column("odds", odds, scores.size)
     keys_by = keys_of if odds is None else keys_of_odds
     ranked = ranked.astype(np.float64, copy=False)
     if weights is not None:

@@ -93,14 +93,16 @@ class ScoredCells(NamedTuple):
 
     Attributes:
         middle: The score in the middle of each cell.
-        reach: The largest difference of a score of the cell from this one.
+        lower: The lowest score that the cell may have.
+        upper: The highest one.
         exact: Whether the cell is a single score.
         negatives: The weight of non-clicks.
         positives: The weight of clicks.
     """
 
     middle: Floats
-    reach: Floats
+    lower: Floats
+    upper: Floats
     exact: Flags
     negatives: Floats
     positives: Floats
@@ -204,8 +206,7 @@ class ScoreOrder(Scalable):
         lower = scores_of((self._codes - widths) >> ONE)
         last = np.minimum(self._codes + (widths - ONE), MOST_CODE)  # a cell may end above 1
         upper = scores_of(last >> ONE)
-        reach = np.maximum(upper - middle, middle - lower)
-        return ScoredCells(middle, reach, widths == ONE, *self._weights)
+        return ScoredCells(middle, lower, upper, widths == ONE, *self._weights)
 
     def cuts(self, most: float = 0.0) -> Cuts:
         """Returns the scores at which cells begin, and the weights above them.

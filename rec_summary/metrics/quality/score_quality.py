@@ -240,26 +240,26 @@ def expected_calibration_error(quality: ClickQuality) -> CalibrationError:
     if len(weights) == 0:
         return CalibrationError(math.nan, math.nan)
     cells, total = _centred(quality), weights.sum()
+    reach = np.maximum(cells.upper - cells.middle, cells.middle - cells.lower)
     return CalibrationError(
         value=float(weights @ np.abs(predicted - observed) / total),
-        bound=float((cells.positives + cells.negatives) @ cells.reach / total),
+        bound=float((cells.positives + cells.negatives) @ reach / total),
     )
 
 
 def _centred(quality: ClickQuality) -> ScoredCells:
-    """Returns the cells, whose middles are moved in proportion to their reach.
+    """Returns the cells, with middles that are moved to one side by the same part of each cell.
 
     Thus their mean is that of the scores: half of all examples may be in a few wide cells.
     """
     cells = quality.order.scored()
     weights = cells.positives + cells.negatives
-    room = float(weights @ cells.reach)
-    if not room:
-        return cells
     missing = quality.loss.mean_score * float(weights.sum()) - float(weights @ cells.middle)
-    part = min(max(missing / room, -1.0), 1.0)
-    middle = np.clip(cells.middle + part * cells.reach, 0.0, 1.0)
-    return cells._replace(middle=middle, reach=(1.0 + abs(part)) * cells.reach)
+    way = (cells.upper if missing > 0 else cells.lower) - cells.middle
+    room = float(weights @ way)
+    part = min(missing / room, 1.0) if room else 0.0
+    with np.errstate(under="ignore"):
+        return cells._replace(middle=cells.middle + part * way)
 
 
 def _from_above(weights: Floats) -> Floats:
