@@ -12,9 +12,6 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-LONGEST_TAG: Final = 1000
-"""Characters of a tag, and of the name of a metric or of custom data."""
-
 MOST_SERIES: Final = 100_000
 """Series of scalars and histograms of a TensorBoard run, and tags that are listed."""
 
@@ -30,20 +27,8 @@ MOST_EDGES: Final = 1_000_000
 MOST_BUCKETS: Final = 10_000
 """Buckets of a histogram. MindSpore makes 90."""
 
-MOST_PIXELS: Final = 1 << 26
-"""Pixels of an image, as it declares them: a browser takes four bytes for each."""
-
 MOST_PICTURES: Final = 200
 """Landscapes of a TensorBoard run that get pictures; each takes about a second to draw."""
-
-MOST_ENTRIES: Final = 10_000
-"""Entries of custom data of a rank, and metrics that it evaluates."""
-
-LONGEST_TEXT: Final = 100_000
-"""Characters of a text in the lineage."""
-
-LONGEST_METRICS: Final = 1 << 20
-"""Characters of the JSON of an evaluation's metrics."""
 
 MOST_CHARTS: Final = 100
 """Charts of metrics on the page of custom scalars."""

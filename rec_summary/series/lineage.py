@@ -6,7 +6,6 @@ records of one rank.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import struct
@@ -24,12 +23,17 @@ from rec_summary._pb.lineage_pb2 import (
     UserDefinedInfo,
 )
 from rec_summary.errors import three_part
+from rec_summary.records.format.bounds import (
+    LONGEST_METRICS,
+    LONGEST_TAG,
+    LONGEST_TEXT,
+    MOST_ENTRIES,
+)
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import Columns, Record
 from rec_summary.series.best_values import BestSeries
 from rec_summary.series.event_reader import read_batches
-from rec_summary.series.limits import LONGEST_METRICS, LONGEST_TAG, LONGEST_TEXT, MOST_ENTRIES
 from rec_summary.series.report import Report
 from rec_summary.series.text import reason, shown, valid
 
@@ -151,7 +155,11 @@ class Lineage:
         Raises:
             ValueError: A name is not valid Unicode, or there is more than can be shown.
         """
-        entries = dict(itertools.islice(flattened(event.user_defined_info), MOST_ENTRIES + 1))
+        entries: dict[str, Plain] = {}
+        for name, value in flattened(event.user_defined_info):
+            entries[name] = value
+            if len(entries) > MOST_ENTRIES:
+                break
         count = len(self.custom.keys() | entries.keys())
         if count > MOST_ENTRIES:
             expected = f"at most {MOST_ENTRIES:,}"

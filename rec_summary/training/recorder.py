@@ -5,13 +5,20 @@ from __future__ import annotations
 import atexit
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rec_summary._pb.lineage_pb2 import LineageEvent, UserDefinedInfo
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
+from rec_summary.records.format.bounds import (
+    LONGEST_METRICS,
+    LONGEST_TAG,
+    LONGEST_TEXT,
+    MOST_ENTRIES,
+)
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX
 from rec_summary.records.writing.background import (
     BLOCK_SECS,
@@ -86,7 +93,7 @@ def step_record(
     def encode() -> bytes:
         encoded = []
         for value in values:
-            with troubles.attempt(f"value {value.tag}"):
+            with troubles.attempt(f"value {value.tag[:100]}"):
                 encoded.append(value.encode())
             if exporter is not None and value.kind == TENSOR:
                 try:
@@ -98,6 +105,38 @@ def step_record(
         return encode_event(step, wall_time, encoded)
 
     return Record(encode, sum(value.nbytes for value in values))
+
+
+def _fitted(info: UserDefinedInfo, names: set[str], prefix: str = "") -> Iterator[str]:
+    """Removes or shortens what no reader takes; yields what was done.
+
+    Args:
+        info: The entries; those of dictionaries have dotted names.
+        names: The names that are recorded already; those of the entries are added.
+        prefix: What all names begin with.
+    """
+    for part in list(info.user_info):
+        yield from _fitted(part, names, prefix)
+        if not part.ByteSize():  # MindInsight shows no run then
+            info.user_info.remove(part)
+    for kind, entries in info.ListFields():
+        for key in () if kind.name == "user_info" else list(entries):
+            name = prefix + key
+            if kind.name == "map_dict":
+                yield from _fitted(entries[key], names, name + ".")
+                if not entries[key].ByteSize():
+                    del entries[key]
+            elif len(name) > LONGEST_TAG:
+                yield f"{name[:40]}… is left out: names have at most {LONGEST_TAG:,} characters"
+                del entries[key]
+            elif name not in names and len(names) >= MOST_ENTRIES:
+                yield f"{name} is left out: a run has at most {MOST_ENTRIES:,} entries"
+                del entries[key]
+            else:
+                names.add(name)
+                if kind.name == "map_str" and len(entries[key]) > LONGEST_TEXT:
+                    yield f"the text of {name} is cut: it has {len(entries[key]):,} characters"
+                    entries[key] = entries[key][:LONGEST_TEXT]
 
 
 class Recorder:
@@ -133,6 +172,7 @@ class Recorder:
         # Of closed files.
         self._before = dict.fromkeys(("records", "bytes", "dropped", "errors", "queue_length"), 0)
         self._failed = False  # the last opening or closing
+        self._custom: set[str] = set()  # the names of all custom data so far
         self._close_secs = CLOSE_SECS
 
     @property
@@ -211,7 +251,14 @@ class Recorder:
         self.write(step_record(step, wall_time, values, self._troubles, self._exporter))
 
     def write_message(self, message: Any) -> None:
-        """Queues a complete protobuf message for the writer's thread."""
+        """Queues a complete protobuf message, without the custom data that no reader takes."""
+        if isinstance(message, LineageEvent):
+            with self._troubles.attempt("custom data"):  # a user's message may hold any text
+                for problem in _fitted(message.user_defined_info, self._custom):
+                    self._troubles.report("custom data", problem)
+            if (size := len(message.evaluation_lineage.metric)) > LONGEST_METRICS:
+                text = f"as JSON, they have {size:,} characters; only the beginning can be shown"
+                self._troubles.report("evaluation metrics", text)
         self.write(MessageRecord(message))
 
     def flush(self, timeout: float = CLOSE_SECS) -> bool:

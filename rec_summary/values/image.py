@@ -11,7 +11,9 @@ from PIL import Image
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.arrays import Array, Bytes
+from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format import wire
+from rec_summary.records.format.bounds import MOST_PIXELS
 
 _COLUMNS: Final = 8
 _ROWS: Final = 8
@@ -35,6 +37,9 @@ def encode_image(array: Array) -> bytes:
     Args:
         array: Real numbers for which `is_image` is true: `[N, C, H, W]` or `[N, H, W, C]`; if both
             fit, the former.
+
+    Raises:
+        ValueError: All tiles together have more pixels than can be shown.
     """
     array = array[:MAX_TILES]
     if array.shape[1] in (1, 3):
@@ -66,6 +71,9 @@ def _tile(images: Bytes) -> Bytes:
     count, height, width, channels = images.shape
     columns = min(count, _COLUMNS)
     rows = math.ceil(count / columns)
+    if (pixels := rows * columns * height * width) > MOST_PIXELS:
+        received = verbatim(f"{pixels:,} pixels in all tiles")
+        raise ValueError(three_part("the size of images", received, f"at most {MOST_PIXELS:,}"))
     canvas = np.zeros((rows * columns, height, width, channels), np.uint8)
     canvas[:count] = images
     grid = canvas.reshape(rows, columns, height, width, channels).swapaxes(1, 2)

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.errors import three_part
 from rec_summary.records.format import wire
+from rec_summary.records.format.bounds import LONGEST_TAG
 from rec_summary.values.histogram import encode_histogram
 from rec_summary.values.image import encode_image
 from rec_summary.values.tensor import encode_tensor
@@ -66,8 +68,11 @@ class SummaryValue(NamedTuple):
 
         Raises:
             TypeError: The type of the snapshot does not fit this kind of value.
-            ValueError: The snapshot is empty or unusable.
+            ValueError: The snapshot is empty or unusable, or no reader takes so long a tag.
         """
+        if len(self.tag) > LONGEST_TAG:
+            expected = f"at most {LONGEST_TAG:,} characters"
+            raise ValueError(three_part("the length of a tag", len(self.tag), expected))
         if self.kind == SCALAR:
             return encode_scalar(self.tag, self.content)
         content = _ENCODERS[self.kind](self.content)

@@ -41,6 +41,11 @@ def test_no_more_than_64_tiles():
     assert (image.height, image.width) == (8 * 4, 8 * 5)
 
 
+def test_more_pixels_than_can_be_shown_are_refused():
+    with pytest.raises(ValueError, match=r"size of images is invalid.*at most 67,108,864"):
+        to_image(np.zeros((1, 1, 1 << 13, (1 << 13) + 1), np.uint8))
+
+
 @pytest.mark.parametrize(
     ("values", "pixels"),
     [

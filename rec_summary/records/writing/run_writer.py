@@ -19,6 +19,7 @@ from rec_summary.checks import check_choice, check_int_or_none, check_optional
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory, sync_directory
+from rec_summary.records.format.bounds import MOST_BYTES, VARIABLE
 from rec_summary.records.format.names import (
     DEFAULT_PREFIX,
     DEFAULT_SUFFIX,
@@ -180,10 +181,13 @@ class RunWriter:
 
         Raises:
             OSError: The file cannot be written, or the next one cannot be created; or the record
-                is larger than half of the budget, and is not written.
+                is larger than readers take, or than half of the budget, and is not written.
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
+        if len(payload) > MOST_BYTES:
+            text = f"a record of {len(payload):,} bytes; readers take {MOST_BYTES:,} ({VARIABLE})"
+            raise OSError(errno.EFBIG, text, self.directory)
         if self._compactor is not None and not self._compactor.takes(len(payload)):
             size, budget = f"{len(payload):,}", f"{self._compactor.total_bytes:,}"
             text = f"a record of {size} bytes; the limit is half of the budget of {budget}"

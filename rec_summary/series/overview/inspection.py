@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format import wire
+from rec_summary.records.format.bounds import LONGEST_TAG
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Series, by_tag, concatenated
 from rec_summary.series.event_reader import read_batches
-from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
+from rec_summary.series.limits import MOST_SERIES
 from rec_summary.series.lineage import Lineage, take
 from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.overview.rows import shows_life

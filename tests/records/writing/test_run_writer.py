@@ -11,11 +11,12 @@ import pytest
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.failures import Troubles
+from rec_summary.records.format.bounds import MOST_BYTES
 from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.locks import LOCK_NAME, file_lock
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs, list_files
-from rec_summary.records.writing.record import MessageRecord
+from rec_summary.records.writing.record import MessageRecord, Record
 from rec_summary.records.writing.retention import LEAST_BYTES, MOST_FILES, Retention
 from rec_summary.records.writing.run_writer import FILE_VERSION, Durability, Rotation, RunWriter
 from tests.support.disk import Disk
@@ -45,6 +46,16 @@ def test_records_go_into_the_file_of_their_kind_behind_a_version(tmp_path):
     first, second = map(lineage_pb2.LineageEvent.FromString, payloads(run, Kind.LINEAGE))
     assert first.version == FILE_VERSION
     assert second == lineage
+
+
+def test_a_record_that_no_reader_takes_is_refused(tmp_path):
+    writer = RunWriter(tmp_path)
+    with pytest.raises(OSError, match=r"a record of 268,435,457 bytes; readers take 268,435,456"):
+        writer.write(Record(lambda: bytes(MOST_BYTES + 1), 0))
+    writer.write(MessageRecord(summary_pb2.Event(wall_time=1, step=1)))
+    writer.close()
+    _, last = map(summary_pb2.Event.FromString, payloads(find_runs(tmp_path)[0], Kind.SUMMARY))
+    assert last.step == 1
 
 
 def test_two_writers_on_one_directory_have_files_of_their_own(tmp_path):

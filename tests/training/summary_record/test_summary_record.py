@@ -529,6 +529,50 @@ def test_a_directory_that_cannot_be_made_is_an_error_at_once(tmp_path):
         SummaryRecord(tmp_path / "file" / "below")
 
 
+def test_what_no_reader_takes_is_said_and_costs_only_itself(tmp_path):
+    below = {"k" * 993: 1, "k" * 994: 1, "b": {"k" * 992: 1}}  # "nested." comes before
+    data = {"k" * 1001: 1, "nested": below, "text": "x" * 100_001, "is_new": True}
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("scalar", "t" * 1001, 1)
+        record.add_value("scalar", "t" * 1000, 1)
+        record.add_value("custom_lineage_data", "", data)
+        record.record(1)
+        record.add_value("custom_lineage_data", "", {str(n): True for n in range(9_997)})
+        record.record(2)
+        record.flush()
+        assert record.troubles == {"custom data": 4, f"value {'t' * 100}": 1}
+        record.add_value("custom_lineage_data", "", {"one": {"more": 1}, "text": "short"})
+        record.record(3)
+        assert record.troubles["custom data"] == 5
+    loaded = load(tmp_path)
+    assert loaded.problems == ()
+    assert set(loaded.scalars()["tag"]) == {"t" * 1000}
+    [lineage] = loaded.lineage().drop(columns=["status", "last_record"]).to_dict("records")
+    assert len(lineage) == 10_000
+    assert lineage["nested." + "k" * 993] == 1
+    assert lineage["is_new"] is lineage["9996"] is True
+    assert lineage["text"] == "short"
+
+
+def test_a_message_with_a_name_that_is_not_unicode_stops_nothing(tmp_path):
+    data = lineage_pb2.UserDefinedInfo.FromString(b"\x0a\x08\x22\x06\x0a\x01\xff\x12\x01x")
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("custom_lineage_data", "", data)
+        record.add_value("scalar", "loss", 1)
+        assert record.record(1)
+    assert record.troubles == {"custom data": 1}
+    assert scalars(tmp_path, "loss") == {1: 1.0}
+
+
+def test_a_text_is_cut_where_readers_would_cut_it(tmp_path):
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("custom_lineage_data", "", {"text": "x" * 100_001})
+        record.record(1)
+        assert record.troubles == {"custom data": 1}
+    [custom] = lineage(tmp_path, "user_defined_info")
+    assert custom.user_info[0].map_str["text"] == "x" * 100_000
+
+
 @pytest.fixture
 def no_thread():
     """No thread can be started."""
