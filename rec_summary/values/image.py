@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import logging
 import math
 from typing import Final
 
@@ -15,9 +17,13 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format import wire
 from rec_summary.records.format.bounds import MOST_PIXELS
 
+logger = logging.getLogger("rec_summary")
+
 _COLUMNS: Final = 8
 _ROWS: Final = 8
 MAX_TILES: Final = _COLUMNS * _ROWS
+# Least and greatest; and how bright a batch is at least: labels 0 to 3 are not dark pixels.
+_RANGES: Final = ((0.0, 1.0, 0.0), (-1.0, 1.0, -1.0), (0.0, 255.0, 128.0))
 _IMAGE: Final = wire.Fields(Summary.Image)
 
 
@@ -31,8 +37,10 @@ def encode_image(array: Array) -> bytes:
 
     The images are tiles, eight in a row, from left to right and from top to bottom.
 
-    Values of uint8 are not changed. Other values from 0 to 1 are multiplied by 255. All others are
-    scaled to 0 to 255, as in MindSpore. NaN becomes black.
+    Values of uint8 are not changed. Others are scaled to 0 to 255 from the range that the batch
+    evidently has: 0 to 1, -1 to 1, or 0 to 255. It may be left by a tenth of its width, as by a
+    bicubic filter; what is outside is clipped. Any other batch is stretched from its least value to
+    its greatest. Either is logged once. NaN becomes black.
 
     Args:
         array: Real numbers for which `is_image` is true: `[N, C, H, W]` or `[N, H, W, C]`; if both
@@ -56,14 +64,23 @@ def _to_bytes(array: Array) -> Bytes:
         return array
     values = array.astype(np.float64)
     finite = values[np.isfinite(values)]
-    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
-    if low >= 0 and high <= 1:
-        low, scale = 0.0, 255.0
-    elif high > low:
-        scale = 255.0 / (high - low + 1)
+    least, greatest = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
+    for low, high, bright in _RANGES:
+        margin = (high - low) / 10
+        if low - margin <= least and bright <= greatest <= high + margin:
+            if not low <= least <= greatest <= high:
+                _log_once(f"what is outside of {low:g} to {high:g} is clipped")
+            break
     else:
-        scale = 1.0
-    return np.nan_to_num((values - low) * scale, nan=0, posinf=255, neginf=0).astype(np.uint8)
+        low, high = float(least), float(greatest)
+        _log_once("values in none of the usual ranges are stretched to black and white")
+    scaled = (values.clip(low, high) - low) * (255.0 / ((high - low) or 1.0))
+    return np.nan_to_num(scaled, nan=0).astype(np.uint8)
+
+
+@functools.cache
+def _log_once(what: str) -> None:
+    logger.warning("rec_summary: recorded images: %s", what)
 
 
 def _tile(images: Bytes) -> Bytes:
