@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from tensorboard import data_compat
+from tensorboard.util import tensor_util
 
 from rec_summary.arrays import Array
 from rec_summary.records.reading.runs import RecordFile
@@ -391,8 +392,14 @@ class ServedRun:
 
 def _tensor(value: Any) -> Any:
     """Returns what TensorBoard's loaders make of a `Summary.Value`: a `TensorProto`."""
-    with np.errstate(all="ignore"):  # buckets may be wider than a float32 is
+    if not value.HasField("histo"):
         return data_compat.migrate_value(value).tensor
+    # As TensorBoard's own summaries: its loaders round edges, such as times, to float32.
+    histogram = value.histo
+    inner = list(histogram.bucket_limit[:-1])
+    columns = [[histogram.min, *inner], [*inner, histogram.max], list(histogram.bucket)]
+    rows = np.array(columns if histogram.bucket else [[], [], []], np.float64).T
+    return tensor_util.make_tensor_proto(rows)
 
 
 def _rows(form: np.dtype[Any], *columns: Any) -> bytes:

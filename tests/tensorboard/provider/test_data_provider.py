@@ -73,6 +73,18 @@ def test_histograms_are_sampled_evenly(tmp_path: Path) -> None:
     assert set(np.diff(steps)) == {20}
 
 
+def test_buckets_of_large_numbers_have_a_width(tmp_path: Path) -> None:
+    times = 1.79e9 + np.arange(0, 60, 0.01)
+    write_segment(tmp_path / "run", event(1, histo("event_time", times)))
+    found = _provider(tmp_path).read_tensors(
+        experiment_id="", plugin_name="histograms", downsample=10
+    )
+    [point] = found["run"]["event_time"]
+    left, right, counts = point.numpy.T
+    assert (right > left).all()
+    assert (left[0], right[-1], counts.sum()) == (times[0], times[-1], times.size)
+
+
 def test_memory_of_scalars_is_bounded_by_the_points_that_are_kept() -> None:
     tracemalloc.start()
     try:
