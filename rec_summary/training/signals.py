@@ -180,6 +180,9 @@ class InterruptSignals(StopSignals):
         self._deferral = _Deferral(self)
         self._claim = threading.Lock()  # of the thread that completes the records
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InterruptSignals, (self._complete,)  # a copy of a collector has its own
+
     def __enter__(self) -> InterruptSignals:
         in_main_thread = threading.current_thread() is threading.main_thread()
         self._outer = next(iter(_entered), None) if in_main_thread else None

@@ -1,9 +1,11 @@
 """The collector under every way of training: what it records is what happened."""
 
+import copy
 import functools
 import json
 import logging
 import math
+import pickle
 import resource
 import threading
 
@@ -18,7 +20,7 @@ from mindspore.ops.operations import debug_ops
 from mindspore.train import Callback, Model, RunContext
 from mindspore.train import summary_pb2 as their_summary
 
-from rec_summary import Durability, RecModel, Retention, SummaryCollector
+from rec_summary import Durability, RecModel, RecommenderMetrics, Retention, SummaryCollector
 from rec_summary.records.locks import LOCK_NAME, file_lock
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import list_files
@@ -404,6 +406,18 @@ def test_where_no_thread_can_be_started_training_goes_on_and_is_told(tmp_path):
     assert journal.hooks[-2:] == ["end", "exit"]
     assert collector.troubles == {"signals": 1, "open": 1, "landscape checkpoints": 1}
     assert not list(tmp_path.glob("*events*"))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_of_an_unused_collector_records(tmp_path, copied):
+    data = {"collect_landscape": {"unit": "step", "intervals": [[1, 2, 3]]}}
+    options = {"collect_specified_data": data, "retention": Retention(1 << 20)}
+    original = SummaryCollector(tmp_path, recommender=RecommenderMetrics(), **options)
+    collector = copied(original)
+    click_model().train(1, bounded(3), callbacks=[collector])
+    assert scalars(tmp_path, "loss/auto")
+    assert collector.flush()
+    assert original.troubles == {}
 
 
 def test_training_is_the_same_with_and_without(tmp_path):
