@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from rec_summary.errors import three_part
+from rec_summary.arrays import Array
+from rec_summary.errors import three_part, verbatim
 
 LARGEST: Final = 2**63 - 1
 
@@ -196,3 +197,17 @@ def check_directory(name: str, path: str | os.PathLike[str]) -> str:
     if re.match(rf"[A-Za-z][\w+.-]+:{slashes}", text):  # else a directory `s3:` would be made
         raise ValueError(three_part(name, path, "the path of a local directory, not a URL"))
     return os.path.abspath(os.path.expanduser(text))
+
+
+def plain_array(values: Any) -> Array:
+    """Returns an array-like as an array, with NaN in place of masked elements.
+
+    Raises:
+        TypeError: Elements are masked, and they are not real numbers.
+    """
+    if not (isinstance(values, np.ma.MaskedArray) and values.mask.any()):
+        return np.asarray(values)
+    if values.dtype.kind not in "fiub":
+        received = verbatim(f"masked elements of {values.dtype}")
+        raise TypeError(three_part("an array", received, "real numbers, or nothing masked"))
+    return np.where(values.mask, np.float16(np.nan), values.data)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.arrays import Array, Floats, Integers
-from rec_summary.checks import check_int
+from rec_summary.checks import check_int, plain_array
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hashed, mix
 from rec_summary.metrics.state import MOST_WEIGHT, State, on_weight_grid
@@ -81,7 +81,7 @@ class Distribution(State):
             TypeError: They are not numbers, or neither integers nor strings where there are
                 buckets.
         """
-        given = np.asarray(values)
+        given = plain_array(values)
         flat = given.ravel()
         kinds = "iub" if self.buckets else "iubf"
         if not flat.size:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.arrays import Array, Arrays
-from rec_summary.checks import check_int
+from rec_summary.checks import check_int, plain_array
 from rec_summary.errors import three_part
 from rec_summary.metrics.distribution import (
     Distribution,
@@ -186,7 +186,7 @@ class ReferenceBuilder(State):
             ValueError: There is no column, the columns have different lengths, or they lack one
                 of those before. Nothing is taken.
         """
-        batch = {name: np.asarray(values) for name, values in columns.items()}
+        batch = {name: plain_array(values) for name, values in columns.items()}
         sizes = {array.shape[0] if array.ndim else -1 for array in batch.values()}
         if len(sizes) != 1 or -1 in sizes:
             raise ValueError(three_part("columns", sizes, "columns of one length"))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.arrays import Array, Arrays, Floats
-from rec_summary.checks import LARGEST, check_int
+from rec_summary.checks import LARGEST, check_int, plain_array
 from rec_summary.errors import three_part
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class ColumnBatch(NamedTuple):
         Raises:
             ValueError: The columns differ in length.
         """
-        arrays = tuple(None if column is None else np.asarray(column) for column in columns)
+        arrays = tuple(None if column is None else plain_array(column) for column in columns)
         sizes = {array.shape[:1] for array in arrays if array is not None}
         if len(sizes) != 1 or () in sizes:
             raise ValueError(three_part("columns", sorted(sizes), "arrays of one length"))

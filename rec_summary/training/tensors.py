@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rec_summary.arrays import Array
+from rec_summary.checks import plain_array
 from rec_summary.errors import three_part, verbatim
 from rec_summary.training import loaded
 
@@ -42,7 +43,8 @@ def _dtypes() -> dict[Any, np.dtype[Any]]:
 def as_array(value: Any, what: str) -> Array:
     """Returns a Tensor, Parameter, array or number as a numpy array, which may be a view.
 
-    An array is also whatever numpy can convert, such as a tensor of another framework.
+    An array is also whatever numpy can convert, such as a tensor of another framework. A masked
+    element becomes NaN.
 
     Raises:
         TypeError: `value` has another type. `what` names it in the message.
@@ -52,7 +54,7 @@ def as_array(value: Any, what: str) -> Array:
         # numpy can only convert a bfloat16 array, not compute with it.
         return array.astype(np.float32) if array.dtype.kind == "V" else array
     if isinstance(value, (bool, int, float)) or hasattr(value, "__array__"):
-        return np.asarray(value)
+        return plain_array(value)
     raise TypeError(three_part(what, type(value).__name__, "a Tensor, an array or a number"))
 
 
@@ -141,7 +143,10 @@ def own_array(value: Any, what: str, rows: int | None = None) -> Array:
 def _to_array(value: Any, what: str) -> Array:
     if not isinstance(value, (list, tuple)):
         return as_array(value, what)
-    if any(isinstance(item, (list, tuple)) or hasattr(item, "asnumpy") for item in value):
+    if any(
+        isinstance(item, (list, tuple, np.ma.MaskedArray)) or hasattr(item, "asnumpy")
+        for item in value
+    ):
         value = [_to_array(item, what) for item in value]
     try:
         return np.asarray(value)

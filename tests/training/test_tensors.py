@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from rec_summary.training.tensors import to_number
+from rec_summary.training.tensors import as_number, own_array, to_number
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,20 @@ def test_other_things_are_refused_in_three_parts(value):
 def test_an_empty_array_is_refused():
     with pytest.raises(ValueError, match=r"shape \(0, 3\)"):
         to_number(np.zeros((0, 3)))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64, np.int32, np.int64, np.uint8, np.bool_])
+def test_a_masked_element_becomes_nan(kind):
+    masked = np.ma.array([1, 1], kind, mask=[False, True])
+    for value, expected in ((masked, [1, np.nan]), ([masked, masked], [[1, np.nan]] * 2)):
+        np.testing.assert_array_equal(own_array(value, "loss"), expected)
+    assert math.isnan(as_number(np.ma.masked, "loss"))
+
+
+def test_an_array_without_a_masked_element_keeps_its_type():
+    assert own_array(np.ma.array([2**53 + 1]), "ids").tolist() == [2**53 + 1]
+
+
+def test_masked_elements_that_are_not_numbers_are_refused():
+    with pytest.raises(TypeError, match=r"an array is invalid.*masked elements of <U1"):
+        own_array(np.ma.array(["a", "b"], mask=[True, False]), "names")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.arrays import Array, Flags, Floats, Integers
+from rec_summary.checks import plain_array
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hashed
 from rec_summary.metrics.state import MOST_WEIGHT, on_weight_grid
@@ -53,7 +54,7 @@ def column(name: str, values: Any, size: int | None = None) -> Array:
         TypeError: They are not real numbers.
         ValueError: Their number is not `size`.
     """
-    array = np.asarray(values)
+    array = plain_array(values)
     if array.dtype.kind not in "fiub":
         raise TypeError(three_part(name, f"an array of {array.dtype}", "real numbers"))
     if size is not None and array.size != size:
@@ -68,7 +69,7 @@ def integer_ids(name: str, values: Any, size: int) -> Array:
         TypeError: They are anything else.
         ValueError: Their number is not `size`.
     """
-    ids = column(name, hashed(np.asarray(values)), size)
+    ids = column(name, hashed(plain_array(values)), size)
     if ids.dtype.kind not in "iu":
         raise TypeError(three_part(name, f"an array of {ids.dtype}", "integers or strings"))
     return ids

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.arrays import Array
+from rec_summary.checks import plain_array
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hashed
 
@@ -42,7 +42,7 @@ def classify(ids: npt.ArrayLike, size: int | None, unknown_id: int | None) -> Ta
     Raises:
         TypeError: The ids are anything else.
     """
-    array: Array = np.asarray(ids)
+    array = plain_array(ids)
     if size is None and array.size:
         array = hashed(array)
     if array.size and array.dtype.kind not in "iu":

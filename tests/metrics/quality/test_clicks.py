@@ -113,3 +113,10 @@ def test_examples_of_weight_0_count_for_nothing():
     assert state.loss.log_loss() == without.loss.log_loss()
     assert state.order.auc() == without.order.auc()
     assert not state.loss.refused.any()
+
+
+def test_a_masked_element_is_not_a_number() -> None:
+    batch = clean([0.5, 0.5], np.ma.array([1, 1], mask=[True, False]))
+    assert (batch.kept.tolist(), batch.refused.tolist()) == ([1], [0, 0, 1, 0])
+    with pytest.raises(TypeError, match="integers or strings"):
+        integer_ids("users", np.ma.array([1, 2], mask=[True, False]), 2)
