@@ -208,9 +208,14 @@ def auc_mistakes(task: str, scalars: Mapping[str, float], bins: int) -> Iterator
 
 
 def time_mistakes(times: Array) -> Iterator[str]:
-    """Yields what cannot be right in times, which are seconds since 1970."""
+    """Yields what cannot be right in times, which are seconds since 1970 or not known."""
     if times.dtype.kind == "f" and times.dtype.itemsize < 8:
         text = f"{times.dtype} holds seconds since 1970 with an error of up to 64 s; "
         yield text + "make the column float64 or int64"
     if ((times > _LATEST) & (times < math.inf)).any():  # infinite if the label never comes
         yield "they are not seconds since 1970: divide milliseconds by 1,000"
+    if (times <= 0).any():
+        yield "some are not after 1970: a time that is not known is NaN"
+    if np.count_nonzero(np.isnan(times)) > MOST_REFUSED * times.size:
+        text = f"more than {MOST_REFUSED:.0%} are NaN, and have no age: "
+        yield text + "check the column"

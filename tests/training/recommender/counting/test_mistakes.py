@@ -107,6 +107,19 @@ def test_what_is_right_is_not_reported(caplog) -> None:
             {"t": np.full(SIZE, 1.7e12)},
             *("event times", "divide milliseconds by 1,000"),
         ),
+        *(
+            (
+                {"event_times": "t", "throughput": True},
+                {"t": np.full(SIZE, time)},
+                *("event times", remedy),
+            )
+            for time, remedy in (
+                (-1e300, "a time that is not known is NaN"),
+                (-np.inf, "a time that is not known is NaN"),
+                (0, "a time that is not known is NaN"),
+                (np.nan, "more than 1% are NaN, and have no age: check the column"),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_is_reported_with_its_remedy(caplog, options, columns, kind, remedy) -> None:
