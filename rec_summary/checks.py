@@ -205,9 +205,9 @@ def plain_array(values: Any) -> Array:
     Raises:
         TypeError: Elements are masked, and they are not real numbers.
     """
-    if not np.ma.is_masked(values):
+    if not (isinstance(values, np.ma.MaskedArray) and values.mask.any()):
         return np.asarray(values)
     if values.dtype.kind not in "fiub":
         received = verbatim(f"masked elements of {values.dtype}")
         raise TypeError(three_part("an array", received, "real numbers, or nothing masked"))
-    return np.where(np.ma.getmaskarray(values), np.float16(np.nan), values.data)
+    return np.where(values.mask, np.float16(np.nan), values.data)

@@ -242,8 +242,9 @@ class Recorder:
     def write_message(self, message: Any) -> None:
         """Queues a complete protobuf message, without the custom data that no reader takes."""
         if isinstance(message, LineageEvent):
-            for problem in _fitted(message.user_defined_info, self._custom):
-                self._troubles.report("custom data", problem)
+            with self._troubles.attempt("custom data"):  # a user's message may hold any text
+                for problem in _fitted(message.user_defined_info, self._custom):
+                    self._troubles.report("custom data", problem)
             if (size := len(message.evaluation_lineage.metric)) > LONGEST_METRICS:
                 text = f"as JSON, they have {size:,} characters; only the beginning can be shown"
                 self._troubles.report("evaluation metrics", text)

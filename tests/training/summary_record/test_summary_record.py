@@ -642,6 +642,16 @@ def test_what_no_reader_takes_is_said_and_costs_only_itself(tmp_path):
     assert lineage["text"] == "short"
 
 
+def test_a_message_with_a_name_that_is_not_unicode_stops_nothing(tmp_path):
+    data = lineage_pb2.UserDefinedInfo.FromString(b"\x0a\x08\x22\x06\x0a\x01\xff\x12\x01x")
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("custom_lineage_data", "", data)
+        record.add_value("scalar", "loss", 1)
+        assert record.record(1)
+    assert record.troubles == {"custom data": 1}
+    assert scalars(tmp_path, "loss") == {1: 1.0}
+
+
 def test_a_text_is_cut_where_readers_would_cut_it(tmp_path):
     with SummaryRecord(tmp_path) as record:
         record.add_value("custom_lineage_data", "", {"text": "x" * 100_001})

@@ -108,7 +108,11 @@ def test_what_is_right_is_not_reported(caplog) -> None:
             *("event times", "divide milliseconds by 1,000"),
         ),
         *(
-            ({"event_times": "t"}, {"t": np.full(SIZE, time)}, "event times", remedy)
+            (
+                {"event_times": "t", "throughput": True},
+                {"t": np.full(SIZE, time)},
+                *("event times", remedy),
+            )
             for time, remedy in (
                 (-1e300, "a time that is not known is NaN"),
                 (-np.inf, "a time that is not known is NaN"),
