@@ -14,8 +14,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import rec_summary
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.records.writing.record import MessageRecord
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series import event_reader
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection, Since
 from rec_summary.series.overview.inspection import inspect_run
@@ -283,3 +286,23 @@ def test_steps_are_read_alone_as_with_the_values(steps: list[int], cut: int) -> 
             assert last <= step <= following or not alone.known[row]
     for row in np.flatnonzero(alone.known):
         assert alone.known[row : alone.end(row)].all()
+
+
+def test_reports_that_come_late_supersede_nothing_and_make_no_second_writer(tmp_path: Path) -> None:
+    """Metrics that are slower than the training are written behind records of later steps."""
+    late, count = 40, 400  # steps; ten seconds
+    writer = RunWriter(tmp_path, 0, Rotation(max_file_size=2000))
+    for step in range(1, count + 1):
+        writer.write(MessageRecord(event(step, scalar("loss", step))))
+        if step > late:
+            report = step - late
+            writer.write(MessageRecord(event(report, scalar("recommender/auc", report))))
+    writer.close()
+    assert len(list(tmp_path.iterdir())) > 10
+    found = rec_summary.load(tmp_path).scalars()
+    assert set(found["run"]) == {tmp_path.name}
+    steps = {tag: list(part["step"]) for tag, part in found.groupby("tag")}
+    assert steps == {
+        "loss": list(range(1, count + 1)),
+        "recommender/auc": list(range(1, count - late + 1)),
+    }
