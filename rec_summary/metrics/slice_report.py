@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rec_summary.arrays import Floats
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.slices import Slices, SliceState
 from rec_summary.metrics.tags import CHANCE_ERROR, QUALITY, costs_of
@@ -53,7 +54,7 @@ class _Slice(NamedTuple):
 
     def cost(self, metric: str) -> float:
         """Returns a number that is larger the worse a metric of the slice is."""
-        return float(costs_of(metric, np.array(self.metrics.get(metric, math.nan))))
+        return float(_costs(metric, np.array(self.metrics.get(metric, math.nan))))
 
     def is_compared(self, metric: str) -> bool:
         """Returns whether a metric is compared with that of others."""
@@ -103,7 +104,7 @@ def values_of(
         # The worst is worse than the others even where chance is in its favour.
         numbers = np.array([slice_.metrics[metric] for slice_ in ranked])
         margins = np.array([slice_.margin(metric) for slice_ in ranked])
-        costs = costs_of(metric, numbers) - margins
+        costs = _costs(metric, numbers) - margins
         scalars[f"slice/{column}/{metric}_worst"] = float(numbers[np.argmax(costs)])
         low, high = np.argmin(numbers + margins), np.argmax(numbers - margins)
         if metric in of_each:
@@ -164,6 +165,12 @@ def auc_standard_error(quality: ClickQuality) -> float:
     of_clicks = float(positives @ (below - area) ** 2) / (numbers[1] - 1)
     of_others = float(negatives @ (above - area) ** 2) / (numbers[0] - 1)
     return math.sqrt(of_clicks / total[1] + of_others / total[0])
+
+
+def _costs(metric: str, numbers: Floats) -> Floats:
+    """Returns `costs_of`; of a number of examples or a rate, the least is the most conspicuous."""
+    costs = costs_of(metric, numbers)
+    return np.where(np.isfinite(numbers) & np.isinf(costs), -numbers, costs)
 
 
 def _slice(name: str, state: Any, metrics_of: Callable[[Any], Mapping[str, float]]) -> _Slice:

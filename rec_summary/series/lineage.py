@@ -23,7 +23,7 @@ from rec_summary._pb.lineage_pb2 import (
     UserDefinedInfo,
 )
 from rec_summary.errors import three_part
-from rec_summary.records.format.bounds import (
+from rec_summary.records.format.limits import (
     LONGEST_METRICS,
     LONGEST_TAG,
     LONGEST_TEXT,

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from rec_summary.metrics.tags import EVALUATION
-from rec_summary.records.format.bounds import LONGEST_TAG
+from rec_summary.records.format.limits import LONGEST_TAG
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Batch, Record, Recorded, Series
 from rec_summary.series.limits import MOST_SERIES, Checksum, Step
 from rec_summary.series.report import Report

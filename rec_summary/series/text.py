@@ -7,7 +7,7 @@ import re
 from datetime import datetime, timezone
 from typing import Any, Final
 
-from rec_summary.records.format.bounds import LONGEST_TEXT
+from rec_summary.records.format.limits import LONGEST_TEXT
 
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 

@@ -13,7 +13,7 @@ from rec_summary._pb.lineage_pb2 import LineageEvent, UserDefinedInfo
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
-from rec_summary.records.format.bounds import (
+from rec_summary.records.format.limits import (
     LONGEST_METRICS,
     LONGEST_TAG,
     LONGEST_TEXT,

@@ -15,7 +15,7 @@ from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.arrays import Array, Bytes
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format import wire
-from rec_summary.records.format.bounds import MOST_PIXELS
+from rec_summary.records.format.limits import MOST_PIXELS
 
 logger = logging.getLogger("rec_summary")
 

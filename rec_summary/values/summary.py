@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.errors import three_part
 from rec_summary.records.format import wire
-from rec_summary.records.format.bounds import LONGEST_TAG
+from rec_summary.records.format.limits import LONGEST_TAG
 from rec_summary.values.histogram import encode_histogram
 from rec_summary.values.image import encode_image
 from rec_summary.values.tensor import encode_tensor

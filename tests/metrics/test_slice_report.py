@@ -163,7 +163,7 @@ def test_a_gap_of_a_metric_from_a_sample_has_its_error() -> None:
 
 def test_a_slice_that_is_worst_by_chance_is_not_the_worst() -> None:
     # Ten slices with a few users each, far apart by chance, beside two with many.
-    found = of_users(SAMPLED, [1.0, 1.4] + [1.2] * 10, [500, 500] + [18] * 10)
+    found = of_users(SAMPLED, [1.0, 1.8] + [1.2] * 10, [500, 500] + [18] * 10)
     for metric in SAMPLED:
         many = found[f"=s0/{metric}"]
         few = [found[f"=s{place}/{metric}"] for place in range(2, 12)]

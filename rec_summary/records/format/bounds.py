@@ -1,4 +1,4 @@
-"""Limits of records that their writers know as well.
+"""Limits of the size of a record.
 
 Bytes and the number of messages are checked before a record is decoded. Two bytes of a record can
 become a message of 140 bytes in memory. So the messages of a large record are counted first, in
@@ -36,21 +36,6 @@ def _most_bytes() -> int:
 
 MOST_BYTES: Final = _most_bytes()
 """The largest payload of a record that is read."""
-
-LONGEST_TAG: Final = 1000
-"""Characters of a tag, and of the name of a metric or of custom data."""
-
-MOST_PIXELS: Final = 1 << 26
-"""Pixels of an image, as it declares them: a browser takes four bytes for each."""
-
-MOST_ENTRIES: Final = 10_000
-"""Entries of custom data of a rank, and metrics that it evaluates."""
-
-LONGEST_TEXT: Final = 100_000
-"""Characters of a text in the lineage."""
-
-LONGEST_METRICS: Final = 1 << 20
-"""Characters of the JSON of an evaluation's metrics."""
 
 
 def has_too_many_parts(kind: Any, payload: bytes, most: int = MOST_PARTS) -> bool:

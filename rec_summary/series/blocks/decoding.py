@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format import wire
-from rec_summary.records.format.bounds import LONGEST_TAG, MOST_PIXELS, UNDECODABLE
+from rec_summary.records.format.bounds import UNDECODABLE
+from rec_summary.records.format.limits import LONGEST_TAG, MOST_PIXELS
 from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, Series
 from rec_summary.series.blocks.histograms import convert
 from rec_summary.values.summary import encode_event, encode_scalar

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format import wire
-from rec_summary.records.format.bounds import LONGEST_TAG
+from rec_summary.records.format.limits import LONGEST_TAG
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Series, by_tag, concatenated

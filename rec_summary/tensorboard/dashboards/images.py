@@ -14,7 +14,7 @@ from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
-from rec_summary.records.format.bounds import MOST_PIXELS
+from rec_summary.records.format.limits import MOST_PIXELS
 from rec_summary.series.blocks.decoding import png_size
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
 

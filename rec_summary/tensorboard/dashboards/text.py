@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState, TrainLineage
-from rec_summary.records.format.bounds import MOST_ENTRIES
+from rec_summary.records.format.limits import MOST_ENTRIES
 from rec_summary.series.lineage import Lineage, Note, recorded_parameters, shortest
 from rec_summary.series.text import utc, valid
 from rec_summary.tensorboard.dashboards.points import TEXT, Point, tensor_value

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from rec_summary._pb.summary_pb2 import Summary
-from rec_summary.records.format.bounds import LONGEST_TAG
 from rec_summary.records.format.framing import OVERHEAD_BYTES, frame
+from rec_summary.records.format.limits import LONGEST_TAG
 from rec_summary.series.blocks.decoding import decode, encode_events
 from rec_summary.series.blocks.histograms import convert
 from rec_summary.series.blocks.scan import _starts, scan, scan_files
