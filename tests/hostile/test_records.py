@@ -18,7 +18,7 @@ from PIL import Image
 
 import rec_summary
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
-from rec_summary.records.format import limits
+from rec_summary.records.format import bounds, limits
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading import repair
