@@ -18,8 +18,9 @@ from PIL import Image
 
 import rec_summary
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
-from rec_summary.records.format import bounds, limits
+from rec_summary.records.format import bounds
 from rec_summary.records.format.framing import frame
+from rec_summary.records.format.limits import LONGEST_METRICS, MOST_ENTRIES
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading import repair
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader
@@ -296,12 +297,12 @@ def test_custom_data_whose_names_would_multiply_is_reported(tmp_path: Path) -> N
 
 def test_custom_data_of_very_many_entries_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "records", good())
-    for count in (limits.MOST_ENTRIES, limits.MOST_ENTRIES + 1):
+    for count in (MOST_ENTRIES, MOST_ENTRIES + 1):
         info = lineage_pb2.UserDefinedInfo(map_int32={str(n): n for n in range(count)})
         data = lineage_pb2.LineageEvent(wall_time=1, user_defined_info=info).SerializeToString()
         write_lineage(tmp_path / "records", data)
         report = export_tensorboard(tmp_path / "records", tmp_path / f"logs{count}")
-        assert report.problem_count == (count > limits.MOST_ENTRIES)
+        assert report.problem_count == (count > MOST_ENTRIES)
 
 
 @pytest.mark.parametrize(
@@ -312,8 +313,8 @@ def test_custom_data_of_very_many_entries_is_reported(tmp_path: Path) -> None:
         "9" * 100_000,
         '{"auc": ' + "9" * 4000 + "}",
         '{"auc": 1e999, "b": NaN, "c": "\\ud800", "d": [[[]]]}',
-        "x" * (limits.LONGEST_METRICS + 1),
-        "{" + ",".join(f'"{n}": 1' for n in range(limits.MOST_ENTRIES + 1)) + "}",
+        "x" * (LONGEST_METRICS + 1),
+        "{" + ",".join(f'"{n}": 1' for n in range(MOST_ENTRIES + 1)) + "}",
         '{"' + "m" * 5000 + '": 1}',
     ],
     ids=range(8),
