@@ -106,7 +106,7 @@ def test_every_field_has_mindspores_number_and_type(name):
     messages_of_ours = (
         *("RunState.", ".MapInt64Entry.", ".MapBoolEntry."),
         *("PrCurve.", "Reliability.", "TopIds.", "MetricTable.", "MetricStates.", "Compaction."),
-        "Note.",
+        *("Note.", "EvaluationLineage.DirectionsEntry."),
     )
     assert not {
         path: number

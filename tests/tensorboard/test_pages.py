@@ -171,7 +171,6 @@ def test_hyper_parameters_are_typed(server: TensorBoardServer) -> None:
         "note": "a|b `c` <i>x</i>\nnext",
         "depth": 3,
         "on": True,
-        "nan": "nan",
         "opt.beta": 0.5,
     }
 
