@@ -786,7 +786,7 @@ class OddParameters(nn.Cell):
 
     def construct(self, fields, label):
         logits = self.network(fields)
-        self.tensor("../../" + "x" * 2000, logits * 1.0)
+        self.tensor("../../" + "x" * 900, logits * 1.0)
         self.tensor("half", logits.astype(mindspore.bfloat16))
         self.histogram("ünïcode/../tag", logits > 0)
         return (logits - label).mean()
