@@ -207,7 +207,7 @@ class Compactor:
         self._settings = settings or CompactorSettings()
         self._process: subprocess.Popen[bytes] | None = None
         self._rests_until = -math.inf  # there was no room, and nothing helped
-        self._asked = math.inf  # when the process was first told to hurry, and has not answered
+        self._asked = math.inf  # when the process was first asked to hurry, and has not answered
         self.total_bytes = total_bytes
         self._fit_disk()
 
@@ -293,7 +293,7 @@ class Compactor:
         return errors.decode("utf-8", "replace").strip()
 
     def _is_silent(self, seconds: float) -> bool:
-        """Whether the process was told to hurry, and has done nothing since, for some seconds."""
+        """Whether the process was asked to hurry, and has done nothing since, for some seconds."""
         if self._process is not None and self._process.stdout is not None:
             with contextlib.suppress(BlockingIOError):
                 if os.read(self._process.stdout.fileno(), _MOST_ANSWERS):
