@@ -119,8 +119,8 @@ def _fitted(info: UserDefinedInfo, names: set[str], prefix: str = "") -> Iterato
         yield from _fitted(part, names, prefix)
         if not part.ByteSize():  # MindInsight shows no run then
             info.user_info.remove(part)
-    for kind, entries in info.ListFields():
-        for key in () if kind.name == "user_info" else list(entries):
+    for kind, entries in info.ListFields():  # `none` has names of other fields
+        for key in () if kind.name in ("user_info", "none") else list(entries):
             name = prefix + key
             if kind.name == "map_dict":
                 yield from _fitted(entries[key], names, name + ".")

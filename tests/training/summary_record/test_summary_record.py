@@ -643,6 +643,18 @@ def test_what_no_reader_takes_is_said_and_costs_only_itself(tmp_path):
     assert lineage["text"] == "short"
 
 
+def test_a_long_name_without_a_value_costs_no_other_entry(tmp_path):
+    with SummaryRecord(tmp_path) as record:
+        data = {"a": {"k" * 1001: None, "b": 1}, "c": "x" * 100_001}
+        record.add_value("custom_lineage_data", "", data)
+        record.record(1)
+        record.flush()
+        assert record.troubles == {"custom data": 2}
+    [row] = load(tmp_path).lineage().to_dict("records")
+    assert row["a.b"] == 1
+    assert len(row["c"]) == 100_000
+
+
 def test_a_message_with_a_name_that_is_not_unicode_stops_nothing(tmp_path):
     data = lineage_pb2.UserDefinedInfo.FromString(b"\x0a\x08\x22\x06\x0a\x01\xff\x12\x01x")
     with SummaryRecord(tmp_path) as record:
