@@ -123,6 +123,8 @@ def test_a_compaction_that_hangs_costs_no_record(tmp_path: Path, ledger: Ledger)
         process = start("tests.faults.write", folder, 0, _STEPS, 0, 0, LEAST_BYTES)
         program = psutil.Process(process.pid)
         [child] = eventually(program.children, rest_secs=0.001)
+        # Until it runs a program of its own, its parent waits for it without Python's lock.
+        eventually(child.cmdline, lambda words: "-I" in words, rest_secs=0.001)
         child.suspend()  # it is still loading
         _, errors = process.communicate()  # all pipes end, so the child has ended as well
         assert process.returncode == 0, errors
