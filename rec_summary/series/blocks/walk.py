@@ -326,10 +326,10 @@ class _Names:
 
     def _look_up(self, hashes: Array, words: list[Array]) -> tuple[Integers, Integers]:
         """Returns the codes of hashes, and which rows have other words."""
-        codes: Integers = self._codes[self._hashes.searchsorted(hashes)]
+        codes: Integers = self._codes.take(self._hashes.searchsorted(hashes))
         different = np.zeros(len(hashes), np.uint64)
         for word, known in zip(words, self._words, strict=False):
-            different |= known[codes] ^ word
+            different |= known.take(codes, mode="wrap") ^ word
         return codes, np.flatnonzero(different)
 
     def _add(self, at: int, hash_: Any, words: list[Any]) -> None:
@@ -341,8 +341,8 @@ class _Names:
         if code >= self._words.shape[1] - 1:
             self._words = np.hstack([self._words, np.zeros_like(self._words)])
         self._words[: len(words), code] = words
-        self._hashes = np.insert(self._hashes, place, hash_)
-        self._codes = np.insert(self._codes, place, code)
+        self._hashes = _inserted(self._hashes, place, hash_)
+        self._codes = _inserted(self._codes, place, code)
 
     def _number(self, name: bytes) -> int:
         """Returns the number of the series of a name; -1 if there is none."""
@@ -353,6 +353,10 @@ class _Names:
             if series is not None:
                 self.series.append(series)
         return number
+
+
+def _inserted(array: Array, place: int, value: Any) -> Array:
+    return np.concatenate([array[:place], np.array([value], array.dtype), array[place:]])
 
 
 def _series(name: bytes) -> Series | None:
