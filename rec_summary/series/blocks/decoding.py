@@ -15,9 +15,7 @@ from rec_summary.records.format.bounds import UNDECODABLE
 from rec_summary.records.format.limits import LONGEST_TAG, MOST_PIXELS
 from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, Series
 from rec_summary.series.blocks.histograms import convert
-from rec_summary.values.summary import encode_event, encode_scalar
 
-_FLOAT_BYTES: Final = 4
 _TAG, _SHOWN_SCALAR, _SHOWN_IMAGE, _SHOWN_HISTOGRAM = 1, 2, 4, 5  # fields of an event file's values
 _SUMMARY: Final = wire.number_of(Event, "summary")  # these have the same number there
 _VALUE: Final = wire.number_of(Summary, "value")
@@ -47,20 +45,6 @@ class DecodedRecord(NamedTuple):
     event: Event
 
 
-class Layout(NamedTuple):
-    """The form of a record of scalars.
-
-    Attributes:
-        series: Its series, in order.
-        head: Where in the payload the fields of time and step end.
-        value_offsets: Where in the payload each scalar's four bytes begin.
-    """
-
-    series: tuple[Series, ...]
-    head: int
-    value_offsets: list[int]
-
-
 def decode(payload: bytes) -> DecodedRecord | None:
     """Decodes a record; None if it is no summary, or one that a block cannot hold.
 
@@ -86,25 +70,6 @@ def decode(payload: bytes) -> DecodedRecord | None:
     if not series or len(set(series)) < len(series):
         return None
     return DecodedRecord(wall_time, step, tuple(series), scalars, event)
-
-
-def layout_of(payload: bytes) -> Layout | None:
-    """Returns the form of a record of scalars alone; None if it has others, or another form."""
-    record = decode(payload)
-    if record is None or len(record.scalars) < len(record.series):
-        return None
-    blank = [encode_scalar(tag, 0.0) for _, tag in record.series]
-    value_offsets, end = [], len(payload)
-    for value in reversed(blank):
-        value_offsets.append(end - _FLOAT_BYTES)
-        end -= len(wire.bytes_field(1, value))
-    without = bytearray(payload)
-    for begin in value_offsets:
-        without[begin : begin + _FLOAT_BYTES] = bytes(_FLOAT_BYTES)
-    if without != encode_event(record.step, record.wall_time, blank):
-        return None
-    head = _EVENT(wall_time=record.wall_time, step=record.step)
-    return Layout(record.series, len(head), value_offsets[::-1])
 
 
 def encode_events(records: Sequence[DecodedRecord]) -> list[bytes | None]:

@@ -40,10 +40,9 @@ _FEW_ROWS: Final = 8  # of one length; fewer take less time one by one
 _NAME_BYTES: Final = 128  # of a tag and a key; longer ones are looked up one by one
 _MOST_SERIES: Final = 1 << 14  # in a piece of a file
 _PADDING: Final = 64 + _NAME_BYTES  # bytes that may be read behind the last record
-_STEP_AT: Final = 10  # in a payload, after the time and the key of the step
+STEP_AT: Final = 10  # in a payload, after the time and the key of the step
 _STEP_BYTES: Final = 5  # at most, as steps are below 2^35
-_LEAST_PAYLOAD: Final = _STEP_AT + 3  # with a step of one byte, and an empty summary
-_ENDS: Final = 0x80_8080_8080  # the bit of each byte of a step that says that more follow
+ENDS: Final = 0x80_8080_8080  # the bit of each byte of a step that says that more follow
 _WALL_TIME, _STEP, _SUMMARY, _MESSAGE = 0x09, 0x10, 0x2A, 0x0A  # keys
 _SCALAR: Final = 0x1D
 _BEYOND: Final = 1 << 40  # a length that nothing has
@@ -134,16 +133,16 @@ class _Walk:
         begins = self._bounds[rows] + framing.HEADER_BYTES
         ends = self._bounds[rows + 1] - framing.FOOTER_BYTES
         wall_times = unaligned(self._data, "<f8")[begins + 1]
-        words = unaligned(self._data, "<u8")[begins + _STEP_AT]
+        words = unaligned(self._data, "<u8")[begins + STEP_AT]
         # The first byte below 0x80 is the last one of the step.
-        last = ~words & np.uint64(_ENDS)
+        last = ~words & np.uint64(ENDS)
         last &= ~last + np.uint64(1)
         behind = last << np.uint64(1)
         steps = unpacked(words & (behind - np.uint64(1)))
         sizes = np.zeros(len(rows), np.int64)
         for size in range(1, _STEP_BYTES + 1):
             sizes[last == np.uint64(0x80 << 8 * (size - 1))] = size
-        summaries = begins + _STEP_AT + sizes
+        summaries = begins + STEP_AT + sizes
         lengths, positions = self._varints(summaries + 1)
         good = (self._bytes[begins] == _WALL_TIME) & (self._bytes[begins + 9] == _STEP)
         good &= (self._bytes[summaries] == _SUMMARY) & (positions + lengths == ends)
@@ -262,7 +261,8 @@ def _repeated(rows: Integers, codes: Integers, count: int) -> Integers:
     if (keys[1:] > keys[:-1]).all():
         return rows[:0]
     keys.sort()
-    return keys[1:][keys[1:] == keys[:-1]] // count
+    again: Integers = keys[1:][keys[1:] == keys[:-1]] // count
+    return again
 
 
 def _in_order(series: list[Series], codes: Integers) -> tuple[tuple[Series, ...], Integers]:
