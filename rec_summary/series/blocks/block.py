@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +11,8 @@ import numpy as np
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.arrays import Bytes, Flags, Floats, Integers
 from rec_summary.records.format import framing
-from rec_summary.series.batch import SUMMARY, Batch, Record, Recorded, Series, Table
+from rec_summary.records.format.bounds import UNDECODABLE
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Record, Recorded, Series, Table
 from rec_summary.series.options import Selection
 
 
@@ -80,11 +81,27 @@ class ScannedRecords:
         index = int(self._breaks.searchsorted(first + 1))
         return int(self._breaks[index]) if index < len(self._breaks) else len(self.known)
 
-    def block(self, path: str, first: int, last: int) -> Block:
-        """Returns records of the file `path`, all of which are known, as a batch."""
+    def give_up_malformed(self) -> None:
+        """Has records in which a message cannot be decoded decoded by themselves."""
+        of_messages = np.array([kind != SCALAR for kind, _ in self.table.series], np.bool_)
+        for row in np.unique(self.table.rows[of_messages[self.table.codes]]).tolist():
+            self.known[row] &= decoded(self.frame(row)[0]) is not None
+
+    def block(
+        self, path: str, first: int, last: int, lose: Callable[[int], None] = lambda _: None
+    ) -> Block:
+        """Returns records of the file `path`, all of which are known, as a batch.
+
+        Args:
+            path: The file.
+            first: The number of the first record.
+            last: The number after the last record.
+            lose: Called with the offset of a record in which a message cannot be decoded, when
+                the record is asked for.
+        """
         steps, wall_times = self.steps[first:last], self.wall_times[first:last]
         numbers, table = np.arange(first, last), self.table.part(first, last)
-        return Block(path, self, numbers, steps, wall_times, table)
+        return Block(path, self, numbers, steps, wall_times, table, lose)
 
     def pieces(self, first: int, last: int) -> list[bytes | memoryview]:
         """Returns events of an event file; the last piece is the last event alone."""
@@ -126,6 +143,7 @@ class Block(Batch):
         steps: Integers,
         wall_times: Floats,
         table: Table,
+        lose: Callable[[int], None],
     ) -> None:
         """Holds scanned records.
 
@@ -136,8 +154,10 @@ class Block(Batch):
             steps: The training steps, ascending.
             wall_times: When the records were written.
             table: Their selected values.
+            lose: See `ScannedRecords.block`.
         """
         self.path = path
+        self._lose = lose
         self._scanned, self._numbers = scanned, numbers
         self._steps, self._wall_times, self._table = steps, wall_times, table
         first, last = (int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else (0, 0)
@@ -197,11 +217,12 @@ class Block(Batch):
         """Returns the chosen records with a table of values of them."""
         numbers, steps, wall_times = self._numbers, self.steps, self.wall_times
         return Block(
-            *(self.path, self._scanned, numbers[chosen], steps[chosen], wall_times[chosen]), table
+            *(self.path, self._scanned, numbers[chosen], steps[chosen], wall_times[chosen]),
+            *(table, self._lose),
         )
 
     def records(self) -> Iterator[Record]:
-        """Yields the records one by one."""
+        """Yields the records one by one, but those in which a message cannot be decoded."""
         scanned, (series, rows, codes, _) = self._scanned, self.table
         whole, numbers = scanned.table, self._numbers
         ends = rows.searchsorted(np.arange(len(self) + 1)).tolist()
@@ -209,7 +230,10 @@ class Block(Batch):
         begins, wall_times = self.offsets.tolist(), self.wall_times.tolist()
         for row, number in enumerate(numbers.tolist()):
             payload, _ = scanned.frame(number)
-            event = Event.FromString(payload)
+            event = decoded(payload)
+            if event is None:
+                self._lose(begins[row])
+                continue
             record = Record(self.path, begins[row], len(payload), wall_times[row], event)
             chosen = {*codes[ends[row] : ends[row + 1]].tolist()}
             recorded = whole.codes[firsts[row] : lasts[row]].tolist()
@@ -230,3 +254,12 @@ class Block(Batch):
         """Whether all values of the records from the first to the last are selected."""
         first, last = self._scanned.table.rows.searchsorted((self._first, self._last))
         return self.count == int(last - first)
+
+
+def decoded(payload: bytes) -> Event | None:
+    """Returns a record; None if it, or a message in it, is malformed."""
+    try:
+        event = Event.FromString(payload)
+    except UNDECODABLE:
+        return None
+    return event if event.IsInitialized() else None
