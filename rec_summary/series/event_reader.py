@@ -27,6 +27,7 @@ from rec_summary.records.reading.runs import FileStatus, RecordFile, Run
 from rec_summary.series.batch import Batch, Record
 from rec_summary.series.blocks.block import Block, ScannedRecords
 from rec_summary.series.blocks.scan import scan, scan_files
+from rec_summary.series.blocks.walk import Names
 from rec_summary.series.report import Report
 
 _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEvent]]] = {
@@ -133,6 +134,7 @@ class EventReader:
         """
         self.offset = offset
         self._frames, self._steps_only, self._messages = frames, steps_only, messages
+        self._names = Names()
         self._lost: set[int] = set()  # records of blocks that could not be decoded
         self._scanned: ScannedRecords | None = None
         self.ended = False
@@ -241,9 +243,8 @@ class EventReader:
         except OSError:  # reported with the next record
             return None
         if len(buffer) - at >= _WORTH_BYTES:
-            scanned = scan(
-                buffer, at, self.offset, frames=self._frames, steps_only=self._steps_only
-            )
+            options = {"frames": self._frames, "steps_only": self._steps_only}
+            scanned = scan(buffer, at, self.offset, **options, names=self._names)
         if scanned is None:
             self._blind_until = self.offset + _BLOCK_BYTES
         elif self._messages:

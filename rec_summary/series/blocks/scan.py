@@ -19,7 +19,7 @@ from rec_summary.records.format.framing import crc32c, masked
 from rec_summary.series.batch import Table
 from rec_summary.series.blocks.block import ScannedRecords
 from rec_summary.series.blocks.events import events_of
-from rec_summary.series.blocks.walk import ENDS, STEP_AT, unaligned, unpacked, walk
+from rec_summary.series.blocks.walk import ENDS, STEP_AT, Names, unaligned, unpacked, walk
 
 _WORDS: Final = 1 << 16  # searched at a time: they fit the cache of a core
 _LARGE: Final = 4096  # bytes of a payload; walking over longer ones takes less than a search
@@ -28,7 +28,13 @@ _WALL_TIME, _STEP, _SUMMARY = 0x09, 0x10, 0x2A  # keys
 
 
 def scan(
-    buffer: bytes, at: int, offset: int, *, frames: bool = True, steps_only: bool = False
+    buffer: bytes,
+    at: int,
+    offset: int,
+    *,
+    frames: bool = True,
+    steps_only: bool = False,
+    names: Names | None = None,
 ) -> ScannedRecords | None:
     """Reads the whole records in a buffer.
 
@@ -39,6 +45,7 @@ def scan(
         frames: Whether to make the events of an event file as well.
         steps_only: Whether to read steps and times only, of any values; checksums are not
             compared as long as both ascend.
+        names: What was learnt from the pieces of the file before.
 
     Returns:
         The records up to the first that is incomplete or has a wrong header; None if there
@@ -47,7 +54,10 @@ def scan(
     bounds = _starts(buffer, at)
     if len(bounds) < 2:
         return None
-    scanned = _scan_steps(buffer, at, bounds) if steps_only else _scan(buffer, at, bounds, frames)
+    if steps_only:
+        scanned = _scan_steps(buffer, at, bounds)
+    else:
+        scanned = _scan(buffer, at, bounds, frames, names=names)
     return _worth(scanned.part(0, len(bounds) - 1, offset))
 
 
@@ -78,20 +88,26 @@ def scan_files(buffers: Sequence[bytes]) -> list[ScannedRecords | None]:
 
 
 def _worth(scanned: ScannedRecords) -> ScannedRecords | None:
-    """Returns records; None if more than half of them have to be decoded by themselves."""
-    return scanned if np.count_nonzero(scanned.known) * 2 >= len(scanned.known) else None
+    """Returns records; None if more than half of them could not be read: their steps are 0."""
+    return scanned if np.count_nonzero(scanned.steps) * 2 >= len(scanned.steps) else None
 
 
 def _scan(
-    buffer: bytes, at: int, bounds: Integers, frames: bool, begins: Sequence[int] = ()
+    buffer: bytes,
+    at: int,
+    bounds: Integers,
+    frames: bool,
+    begins: Sequence[int] = (),
+    names: Names | None = None,
 ) -> ScannedRecords:
     """Reads all records; `begins` are the numbers of those with which another file begins."""
-    walked = walk(buffer, at, bounds)
+    walked = walk(buffer, at, bounds, names)
     known, data = walked.known, None
     larger: Mapping[int, bytes] = {}
     if frames:
         data, larger, shown = events_of(buffer, at, bounds, walked)
         known &= shown
+        walked.steps[~known] = 0
     table = Table(walked.series, walked.rows, walked.codes, walked.values)
     known &= ~_repeated(known, walked.steps, table, begins)
     return ScannedRecords(

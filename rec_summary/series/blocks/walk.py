@@ -33,7 +33,7 @@ from rec_summary.series.batch import SCALAR, Series
 
 _PIECE: Final = 4096  # records that are begun at a time: what is walked fits the cache of a core
 _LEAST: Final = 2048  # records to be walked together, as long as there are more
-_FEW: Final = 16  # so few records take less time one by one, where they have
+_FEW: Final = 32  # so few records take less time one by one, where they have
 _MOST_ALONE: Final = 64  # values or more behind the last record that was begun
 _ROWS: Final = 4096  # whose checksums are compared at a time
 _FEW_ROWS: Final = 8  # of one length; fewer take less time one by one
@@ -82,7 +82,7 @@ class Walked(NamedTuple):
     values: npt.NDArray[np.float32]
 
 
-def walk(buffer: bytes, at: int, bounds: Integers) -> Walked:
+def walk(buffer: bytes, at: int, bounds: Integers, names: Names | None = None) -> Walked:
     """Reads the records of scalars and other values in a buffer.
 
     Args:
@@ -90,19 +90,21 @@ def walk(buffer: bytes, at: int, bounds: Integers) -> Walked:
         at: Where in it the first record begins.
         bounds: Where the records begin, and where the last one ends, counted from `at`, of shape
             [n + 1].
+        names: What was learnt from the pieces of the file before.
     """
-    return _Walk(buffer, at + bounds).run()
+    return _Walk(buffer, at + bounds, names or Names()).run()
 
 
 class _Walk:
     """The work on one piece of a file."""
 
-    def __init__(self, buffer: bytes, bounds: Integers) -> None:
+    def __init__(self, buffer: bytes, bounds: Integers, names: Names) -> None:
         count = len(bounds) - 1
         self._data = data = buffer + bytes(_PADDING)
         self._bytes = np.frombuffer(data, np.uint8)
         self._bounds = bounds
-        self._names = _Names(data)
+        self._names = names
+        names.begin(data)
         self._known = _sound(data, bounds)
         self._steps: Integers = np.zeros(count, np.int64)
         self._wall_times: Floats = np.zeros(count, np.float64)
@@ -275,16 +277,25 @@ def _in_order(series: list[Series], codes: Integers) -> tuple[tuple[Series, ...]
     return tuple(series[number] for number in order.tolist()), numbers[codes]
 
 
-class _Names:
-    """The series of a piece of a file, by their names there: a tag, and the key of the value.
+class Names:
+    """The series of a file, by their names there: a tag, and the key of the value.
 
     Attributes:
         series: The series.
     """
 
-    def __init__(self, data: bytes) -> None:
-        self.series: list[Series] = []
+    def __init__(self) -> None:
+        """Knows no series."""
+        self._forget()
+
+    def begin(self, data: bytes) -> None:
+        """Begins with a piece of the file; forgets the series before it if they are many."""
         self._data = data
+        if len(self._numbers) > _MOST_SERIES // 2:
+            self._forget()
+
+    def _forget(self) -> None:
+        self.series: list[Series] = []
         self._numbers: dict[bytes, int] = {}
         # Names that are not long, by ascending hash; behind them one that no name equals.
         self._hashes = np.array([(1 << 64) - 1], np.uint64)
@@ -318,7 +329,10 @@ class _Names:
             hashes ^= hashes >> np.uint64(29)
         codes, other = self._look_up(hashes, words)
         if len(other):
-            for row in other[np.unique(hashes[other], return_index=True)[1]].tolist():
+            first = other[:1]
+            if not (hashes[other] == hashes[other[0]]).all():
+                first = other[np.unique(hashes[other], return_index=True)[1]]
+            for row in first.tolist():
                 self._add(int(at[row]), hashes[row], [word[row] for word in words])
             codes[other], still = self._look_up(hashes[other], [word[other] for word in words])
             codes[other[still]] = -1  # the name of another series has this hash

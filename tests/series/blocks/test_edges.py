@@ -249,11 +249,12 @@ def kinds(steps: int, count: int) -> bytes:
     return framed([recorded(n, scalar(f"tag{n % count:04d}", n)) for n in range(1, steps + 1)])
 
 
-def test_layouts_of_few_records_are_left_alone() -> None:
-    assert scan(kinds(20_000, 5000), 0, 0) is None
-    block = scan(kinds(20_000, 20), 0, 0)
+@pytest.mark.parametrize("count", [20, 5000])
+def test_series_of_any_number_are_taken_in_blocks(count: int) -> None:
+    block = scan(kinds(20_000, count), 0, 0)
     assert block is not None
     assert block.known.all()
+    assert len(block.table.series) == count
 
 
 def test_a_step_that_two_files_share_is_no_repeated_one() -> None:

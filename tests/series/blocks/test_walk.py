@@ -262,7 +262,7 @@ def test_names_of_the_same_hash_are_not_mixed_up() -> None:
     assert walked.values.tolist() == [float(n) for n in range(1, 20) if n != 8]
 
 
-@pytest.mark.parametrize("count", [15, 16, 40])
+@pytest.mark.parametrize("count", [31, 32, 40])
 @pytest.mark.parametrize("size", [60, 5000])
 def test_records_of_very_many_values(count: int, size: int) -> None:
     """Of few such records each is decoded by itself, wherever it is among others."""
@@ -272,7 +272,7 @@ def test_records_of_very_many_values(count: int, size: int) -> None:
         payloads[place] = event(place + 1, *wide).SerializeToString()
     buffer = b"".join(map(frame, payloads))
     walked = walk(buffer, 0, bounds_of(payloads))
-    together = size < 64 or count >= 16
+    together = size < 64 or count >= 32
     counts = np.ones(len(payloads), np.int64)
     counts[100 : 100 + 7 * count : 7] = size if together else 0
     assert walked.known.tolist() == (counts > 0).tolist()
