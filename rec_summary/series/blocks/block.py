@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from rec_summary._pb.summary_pb2 import Event
-from rec_summary.arrays import Bytes, Flags, Floats, Integers
+from rec_summary.arrays import Flags, Floats, Integers
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import UNDECODABLE
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Record, Recorded, Series, Table
+from rec_summary.series.blocks.rendering import Rendered
 from rec_summary.series.options import Selection
 
 
@@ -30,9 +31,7 @@ class ScannedRecords:
         table: The values.
         buffer: The records as they are in the file.
         start: Where in `buffer` the first record begins.
-        data: The records as events of an event file, framed; undefined where they are not known;
-            None if they were not asked for.
-        larger: Those that have another size there, by their numbers.
+        events: The records as events of an event file; None if they were not asked for.
     """
 
     bounds: Integers
@@ -42,8 +41,7 @@ class ScannedRecords:
     table: Table
     buffer: bytes
     start: int
-    data: Bytes | None
-    larger: Mapping[int, bytes]
+    events: Rendered | None
 
     def part(self, first: int, last: int, offset: int) -> ScannedRecords:
         """Returns the records from number `first` up to, not including, `last`.
@@ -53,7 +51,7 @@ class ScannedRecords:
             last: The number after the last record.
             offset: Where in the file the first record begins, in bytes.
         """
-        assert first == 0 or self.data is None
+        assert first == 0 or self.events is None
         bounds = self.bounds[first : last + 1]
         return ScannedRecords(
             bounds=bounds - bounds[0] + offset,
@@ -63,8 +61,7 @@ class ScannedRecords:
             table=self.table.part(first, last),
             buffer=self.buffer,
             start=self.start + int(bounds[0] - self.bounds[0]),
-            data=self.data,
-            larger=self.larger,
+            events=self.events,
         )
 
     def frame(self, row: int) -> tuple[bytes, bytes]:
@@ -103,31 +100,12 @@ class ScannedRecords:
         numbers, table = np.arange(first, last), self.table.part(first, last)
         return Block(path, self, numbers, steps, wall_times, table, lose)
 
-    def pieces(self, first: int, last: int) -> list[bytes | memoryview]:
-        """Returns events of an event file; the last piece is the last event alone."""
-        assert self.data is not None
-        begins, data = self.bounds - self.bounds[0], self.data.data
-        pieces: list[bytes | memoryview] = []
-        cuts = slice(*np.searchsorted(self._cuts, (first, last)))
-        for number in sorted({*self._cuts[cuts].tolist(), last - 1}):
-            if first < number:
-                pieces.append(data[begins[first] : begins[number]])
-            larger = self.larger.get(number)
-            pieces.append(data[begins[number] : begins[number + 1]] if larger is None else larger)
-            first = number + 1
-        return pieces
-
     @cached_property
     def _breaks(self) -> Integers:
         """The numbers of records that are not known, or whose step is lower than the one before."""
         breaks = ~self.known
         breaks[1:] |= self.steps[1:] < self.steps[:-1]
         return breaks.nonzero()[0]
-
-    @cached_property
-    def _cuts(self) -> Integers:
-        """The numbers of the events of another size, ascending."""
-        return np.array(sorted(self.larger), np.int64)
 
 
 class Block(Batch):
@@ -246,9 +224,12 @@ class Block(Batch):
 
     def frames(self) -> list[bytes | memoryview] | None:
         """Returns the records as events of an event file; None if a value is not selected."""
-        if self._scanned.data is None or not self._is_whole():
+        events = self._scanned.events
+        if events is None or not self._is_whole():
             return None
-        return self._scanned.pieces(self._first, self._last)
+        first, last, end = events.bounds[[self._first, self._last - 1, self._last]].tolist()
+        data = events.data.data
+        return [data[begin:stop] for begin, stop in ((first, last), (last, end)) if begin < stop]
 
     def _is_whole(self) -> bool:
         """Whether all values of the records from the first to the last are selected."""

@@ -6,7 +6,7 @@ decoded by itself; both ways give the same values, and the same bytes of an even
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -18,7 +18,7 @@ from rec_summary.records.format import framing
 from rec_summary.records.format.framing import crc32c, masked
 from rec_summary.series.batch import Table
 from rec_summary.series.blocks.block import ScannedRecords
-from rec_summary.series.blocks.events import events_of
+from rec_summary.series.blocks.rendering import render
 from rec_summary.series.blocks.walk import ENDS, STEP_AT, Names, unaligned, unpacked, walk
 
 _WORDS: Final = 1 << 16  # searched at a time: they fit the cache of a core
@@ -102,16 +102,15 @@ def _scan(
 ) -> ScannedRecords:
     """Reads all records; `begins` are the numbers of those with which another file begins."""
     walked = walk(buffer, at, bounds, names)
-    known, data = walked.known, None
-    larger: Mapping[int, bytes] = {}
+    known, events = walked.known, None
     if frames:
-        data, larger, shown = events_of(buffer, at, bounds, walked)
-        known &= shown
+        events = render(buffer, at + bounds, walked)
+        known = events.known
         walked.steps[~known] = 0
     table = Table(walked.series, walked.rows, walked.codes, walked.values)
     known &= ~_repeated(known, walked.steps, table, begins)
     return ScannedRecords(
-        *(bounds, known, walked.steps, walked.wall_times, table, buffer, at, data, larger)
+        *(bounds, known, walked.steps, walked.wall_times, table, buffer, at, events)
     )
 
 
@@ -223,4 +222,4 @@ def _scan_steps(buffer: bytes, at: int, bounds: Integers) -> ScannedRecords:
     known &= ~(back[:-1] | back[1:])
     nothing = np.zeros(0, np.int64)
     table = Table((), nothing, nothing, np.zeros(0, np.float32))
-    return ScannedRecords(bounds, known, steps, wall_times, table, buffer, at, None, {})
+    return ScannedRecords(bounds, known, steps, wall_times, table, buffer, at, None)
