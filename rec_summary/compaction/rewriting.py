@@ -74,7 +74,7 @@ def batches(file: RecordFile, most_bytes: int, pace: Pace) -> Iterator[Batch]:
         UnfitFile: Something in it cannot be read.
     """
     report = Report()
-    with EventReader(file, report) as reader:
+    with EventReader(file, report, messages=True) as reader:
         for batch in reader:
             parts = min(-(-(batch.end_offset - batch.offset) // most_bytes), len(batch))
             bounds = [len(batch) * number // parts for number in range(parts + 1)]

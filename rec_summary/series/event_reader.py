@@ -27,6 +27,7 @@ from rec_summary.records.reading.runs import FileStatus, RecordFile, Run
 from rec_summary.series.batch import Batch, Record
 from rec_summary.series.blocks.block import Block, ScannedRecords
 from rec_summary.series.blocks.scan import scan, scan_files
+from rec_summary.series.blocks.walk import Names
 from rec_summary.series.report import Report
 
 _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEvent]]] = {
@@ -96,6 +97,9 @@ class EventReader:
     end; reading pauses there. A wall time that is not finite is replaced by that of the record
     before, because TensorBoard would drop the rest of the file.
 
+    A message within a record, such as a histogram, may be malformed although the checksum is right.
+    In a batch of many records, that is reported when the record is decoded; its scalars are there.
+
     Use it as a context. Iterate again to read what was added meanwhile.
 
     Attributes:
@@ -113,6 +117,7 @@ class EventReader:
         *,
         frames: bool = False,
         steps_only: bool = False,
+        messages: bool = False,
         scanned: ScannedFile | None = None,
     ) -> None:
         """Opens a file.
@@ -123,11 +128,14 @@ class EventReader:
             offset: The record boundary to start at, in bytes.
             frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
             steps_only: Whether batches of many records need no values, but steps and times only.
+            messages: Whether malformed messages within records are found at once.
             scanned: The result of `scan_together` for this file, used if the file has not changed.
                 Only without `frames`. If `file.scanned` holds it, the file is not opened.
         """
         self.offset = offset
-        self._frames, self._steps_only = frames, steps_only
+        self._frames, self._steps_only, self._messages = frames, steps_only, messages
+        self._names = Names()
+        self._lost: set[int] = set()  # records of blocks that could not be decoded
         self._scanned: ScannedRecords | None = None
         self.ended = False
         self.unfinished: str | None = None
@@ -202,7 +210,7 @@ class EventReader:
 
     def _take(self, scanned: ScannedRecords, first: int, last: int) -> Block:
         """Returns scanned records, and goes on after them."""
-        block = scanned.block(self._path, first, last)
+        block = scanned.block(self._path, first, last, self._lose)
         if self._reader is not None:
             self._reader.offset = block.end_offset
         self._go_to(block.end_offset)
@@ -210,6 +218,17 @@ class EventReader:
         self._wall_time = float(scanned.wall_times[last - 1])
         self._report.records[self._kind] += last - first
         return block
+
+    def _lose(self, offset: int) -> None:
+        """Reports a record that was taken for sound before it was decoded."""
+        if offset not in self._lost:
+            self._lost.add(offset)
+            self._report.records[self._kind] -= 1
+            self._report.problem(self._path, offset, self._no_record)
+
+    @property
+    def _no_record(self) -> str:
+        return f"not a {self._kind} record; skipped"
 
     def _scan(self) -> ScannedRecords | None:
         scanned, self._scanned = self._scanned, None
@@ -224,11 +243,12 @@ class EventReader:
         except OSError:  # reported with the next record
             return None
         if len(buffer) - at >= _WORTH_BYTES:
-            scanned = scan(
-                buffer, at, self.offset, frames=self._frames, steps_only=self._steps_only
-            )
+            options = {"frames": self._frames, "steps_only": self._steps_only}
+            scanned = scan(buffer, at, self.offset, **options, names=self._names)
         if scanned is None:
             self._blind_until = self.offset + _BLOCK_BYTES
+        elif self._messages:
+            scanned.give_up_malformed()
         return scanned
 
     def __enter__(self) -> EventReader:
@@ -302,7 +322,7 @@ class EventReader:
         except UNDECODABLE:
             event = None
         if event is None or not event.IsInitialized():
-            return Damage(Flaw.UNDECODABLE, offset, f"not a {self._kind} record; skipped")
+            return Damage(Flaw.UNDECODABLE, offset, self._no_record)
         self._report.records[self._kind] += 1
         if math.isfinite(event.wall_time):
             self._wall_time = event.wall_time

@@ -36,7 +36,7 @@ from rec_summary.series.runs.writers import Writer
 from rec_summary.series.text import printable, valid
 from rec_summary.tables.groups import Groups
 from rec_summary.tables.notebook import RunView, overview_html
-from rec_summary.values.histogram import decode_buckets, population
+from rec_summary.values.histogram import decode_histograms, population
 from rec_summary.values.landscape import Landscape, from_landscape
 from rec_summary.values.tensor import from_tensor
 
@@ -55,7 +55,6 @@ _TYPES: Final = {
     frozenset({int, float}): "float64",
 }
 _NULLABLE: Final = {"bool_": "boolean", "int64": "Int64", "float64": "float64", "string": "object"}
-_FEW: Final = 8  # fewer histograms with equally many buckets cost less one by one
 
 
 @dataclass(frozen=True)
@@ -415,17 +414,14 @@ def column_types(table: Sequence[Mapping[str, Any]], source: str, report: Report
 def histogram_rows(histograms: Sequence[Any]) -> list[dict[str, Any]]:
     """Returns what `histogram_row` returns for each of many histograms, in less time."""
     arrays: list[Sequence[Any]] = [()] * len(histograms)
-    alike: dict[int, list[int]] = {}  # by the number of buckets
-    for index, histogram in enumerate(histograms):
-        alike.setdefault(len(histogram.buckets), []).append(index)
-    for size, indices in alike.items():
-        if not size or len(indices) < _FEW:
-            continue
-        left, width, counts, sound = decode_buckets([histograms[i] for i in indices], size)
-        with np.errstate(all="ignore"):  # unsound histograms may have any numbers
-            columns = [np.ascontiguousarray(column.T) for column in (left, left + width, counts)]
-        for place in sound.nonzero()[0].tolist():
-            arrays[indices[place]] = [column[place] for column in columns]
+    contents = [histogram.SerializePartialToString() for histogram in histograms]
+    sizes = np.array([*map(len, contents)], np.int64)
+    at = sizes.cumsum() - sizes
+    for numbers, left, width, counts, _ in decode_histograms(b"".join(contents), at, sizes):
+        with np.errstate(all="ignore"):  # edges may be any numbers
+            columns = left, left + width, counts
+        for number, *row in zip(numbers.tolist(), *columns, strict=True):
+            arrays[number] = row
     return list(map(histogram_row, histograms, arrays))
 
 

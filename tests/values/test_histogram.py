@@ -1,6 +1,7 @@
 """Histograms: against numpy in every case, against MindSpore's own code where it is there."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rec_summary.values.histogram import MAX_BINS, bin_count, histogram
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.values.histogram import (
+    MAX_BINS,
+    bin_count,
+    decode_histograms,
+    histogram,
+    population,
+)
 
 finite32 = hnp.arrays(
     np.float32,
@@ -153,3 +161,69 @@ def test_float32_values_closer_than_float32_can_divide():
     """Bins of less than 1e-30 are counted in float64."""
     found = histogram(np.array([0, 2.0**-126], np.float32))
     assert [bucket.count for bucket in found.buckets] == [1, 1]
+
+
+def decoded(contents):
+    """What is read of histograms in step, by their numbers."""
+    sizes = np.array([*map(len, contents)], np.int64)
+    found = {}
+    for numbers, left, width, counts, statistics in decode_histograms(
+        b"".join(contents), sizes.cumsum() - sizes, sizes
+    ):
+        for row, number in enumerate(numbers.tolist()):
+            buckets = [*zip(left[row], width[row], counts[row], strict=True)]
+            found[number] = buckets, {name: each[row] for name, each in statistics.items()}
+    return found
+
+
+def expected(result):
+    """The same, of a message."""
+    buckets = [(bucket.left, bucket.width, bucket.count) for bucket in result.buckets]
+    names = ("nan_count", "pos_inf_count", "neg_inf_count", "max", "min", "sum", "count")
+    statistics = {name: getattr(result, name) for name in names}
+    return buckets, statistics | {"population": population(result)}
+
+
+@given(st.lists(st.tuples(any_float, st.sampled_from([None, 0, 127, 128, 1 << 55])), max_size=20))
+def test_histograms_are_decoded_in_step(recorded):
+    """All but those without buckets, which are as our collectors write them."""
+    results = [histogram(array) for array, _ in recorded]
+    for result, (_, sampled) in zip(results, recorded, strict=True):
+        if sampled is not None:
+            result.population = sampled
+    found = decoded([result.SerializeToString() for result in results])
+    for number, result in enumerate(results):
+        assert (number in found) == bool(result.buckets)
+        assert number not in found or found[number] == expected(result)
+
+
+@given(st.lists(any_float, min_size=2, max_size=5), st.data())
+def test_what_is_decoded_in_step_of_other_bytes_is_what_protobuf_decodes(arrays, data):
+    """Bytes that are changed, cut out or put in; none has a histogram behind it."""
+    contents = []
+    for array in arrays:
+        content = bytearray(histogram(array).SerializeToString())
+        for _ in range(data.draw(st.integers(0, 3))):
+            at = data.draw(st.integers(0, len(content) - 1))
+            end = at + data.draw(st.integers(0, 30))
+            content[at:end] = data.draw(st.binary(max_size=20) | st.just(content[at:end]))
+        contents.append(bytes(content))
+    for number, read in decoded(contents).items():
+        result = Summary.Histogram.FromString(contents[number])
+        np.testing.assert_equal(read, expected(result))
+
+
+def test_very_many_histograms_beside_a_long_one_take_little_memory():
+    long = Summary.Histogram(nan_count=0, pos_inf_count=0, neg_inf_count=0, count=900)
+    for n in range(900):
+        long.buckets.add(left=n, width=1, count=1)
+    long.max, long.min, long.sum = 900, 0, 5
+    contents = [b""] * 50_000
+    contents[777] = long.SerializeToString()
+    tracemalloc.start()
+    try:
+        found = decoded(contents)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+    assert found == {777: expected(long)}

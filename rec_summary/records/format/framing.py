@@ -52,12 +52,15 @@ def masked_crc32c(data: bytes) -> int:
     return crc
 
 
+def header(size: int) -> bytes:
+    """Returns what is before a payload of `size` bytes."""
+    length = _LENGTH.pack(size)
+    return length + _CRC.pack(masked_crc32c(length))
+
+
 def frame(payload: bytes) -> bytes:
     """Returns `payload` as one framed record, ready to be appended to a file."""
-    length = _LENGTH.pack(len(payload))
-    return b"".join(
-        (length, _CRC.pack(masked_crc32c(length)), payload, _CRC.pack(masked_crc32c(payload)))
-    )
+    return b"".join((header(len(payload)), payload, _CRC.pack(masked_crc32c(payload))))
 
 
 def unpack_header(header: bytes) -> int | None:

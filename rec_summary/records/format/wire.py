@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
 
-from rec_summary.arrays import Array
+from rec_summary.arrays import Array, Bytes, Integers
 
 VARINT: Final = 0
 FIXED64: Final = 1
@@ -62,6 +62,42 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
             return value, at
         shift += 7
     return -1, end
+
+
+def unaligned(buffer: bytes | Array, form: Any) -> Any:
+    """Returns the values of a form that begin at each byte of a buffer."""
+    count = max(len(buffer) - np.dtype(form).itemsize + 1, 0)
+    return np.ndarray((count,), form, buffer, 0, (1,))
+
+
+def varints(words: Array) -> tuple[Integers, Bytes]:
+    """Reads an integer at the beginning of each of many words.
+
+    Args:
+        words: Eight bytes each, as little-endian numbers, of any shape.
+
+    Returns:
+        The integers, and how many bytes each takes: 0 if there are more than eight.
+    """
+    numbers, lengths = words & 0x7F, np.ones(words.shape, np.uint8)
+    more = words & 0x80 != 0
+    for digit in range(1, 8):
+        if not more.any():
+            return numbers.view(np.int64), lengths
+        numbers |= np.where(more, words >> digit & 0x7F << 7 * digit, 0)
+        lengths += more
+        more &= words & 0x80 << 8 * digit != 0
+    lengths[more] = 0
+    return numbers.view(np.int64), lengths
+
+
+def lengths(numbers: Integers) -> Integers:
+    """Returns how many bytes each of some integers takes, from 0 up to 2^62."""
+    sizes, limit = np.ones(numbers.shape, np.int64), 1 << 7
+    while (larger := numbers >= limit).any():
+        sizes += larger
+        limit <<= 7
+    return sizes
 
 
 @functools.cache

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from rec_summary._pb.summary_pb2 import Event
-from rec_summary.arrays import Bytes, Flags, Floats, Integers
+from rec_summary.arrays import Flags, Floats, Integers
 from rec_summary.records.format import framing
-from rec_summary.series.batch import SUMMARY, Batch, Record, Recorded, Series, Table
+from rec_summary.records.format.bounds import UNDECODABLE
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Record, Recorded, Series, Table
+from rec_summary.series.blocks.rendering import Rendered
 from rec_summary.series.options import Selection
 
 
@@ -29,9 +31,7 @@ class ScannedRecords:
         table: The values.
         buffer: The records as they are in the file.
         start: Where in `buffer` the first record begins.
-        data: The records as events of an event file, framed; undefined where they are not known;
-            None if they were not asked for.
-        larger: Those that have another size there, by their numbers.
+        events: The records as events of an event file; None if they were not asked for.
     """
 
     bounds: Integers
@@ -41,8 +41,7 @@ class ScannedRecords:
     table: Table
     buffer: bytes
     start: int
-    data: Bytes | None
-    larger: Mapping[int, bytes]
+    events: Rendered | None
 
     def part(self, first: int, last: int, offset: int) -> ScannedRecords:
         """Returns the records from number `first` up to, not including, `last`.
@@ -52,7 +51,7 @@ class ScannedRecords:
             last: The number after the last record.
             offset: Where in the file the first record begins, in bytes.
         """
-        assert first == 0 or self.data is None
+        assert first == 0 or self.events is None
         bounds = self.bounds[first : last + 1]
         return ScannedRecords(
             bounds=bounds - bounds[0] + offset,
@@ -62,8 +61,7 @@ class ScannedRecords:
             table=self.table.part(first, last),
             buffer=self.buffer,
             start=self.start + int(bounds[0] - self.bounds[0]),
-            data=self.data,
-            larger=self.larger,
+            events=self.events,
         )
 
     def frame(self, row: int) -> tuple[bytes, bytes]:
@@ -80,25 +78,27 @@ class ScannedRecords:
         index = int(self._breaks.searchsorted(first + 1))
         return int(self._breaks[index]) if index < len(self._breaks) else len(self.known)
 
-    def block(self, path: str, first: int, last: int) -> Block:
-        """Returns records of the file `path`, all of which are known, as a batch."""
+    def give_up_malformed(self) -> None:
+        """Has records in which a message cannot be decoded decoded by themselves."""
+        of_messages = np.array([kind != SCALAR for kind, _ in self.table.series], np.bool_)
+        for row in np.unique(self.table.rows[of_messages[self.table.codes]]).tolist():
+            self.known[row] &= decoded(self.frame(row)[0]) is not None
+
+    def block(
+        self, path: str, first: int, last: int, lose: Callable[[int], None] = lambda _: None
+    ) -> Block:
+        """Returns records of the file `path`, all of which are known, as a batch.
+
+        Args:
+            path: The file.
+            first: The number of the first record.
+            last: The number after the last record.
+            lose: Called with the offset of a record in which a message cannot be decoded, when
+                the record is asked for.
+        """
         steps, wall_times = self.steps[first:last], self.wall_times[first:last]
         numbers, table = np.arange(first, last), self.table.part(first, last)
-        return Block(path, self, numbers, steps, wall_times, table)
-
-    def pieces(self, first: int, last: int) -> list[bytes | memoryview]:
-        """Returns events of an event file; the last piece is the last event alone."""
-        assert self.data is not None
-        begins, data = self.bounds - self.bounds[0], self.data.data
-        pieces: list[bytes | memoryview] = []
-        cuts = slice(*np.searchsorted(self._cuts, (first, last)))
-        for number in sorted({*self._cuts[cuts].tolist(), last - 1}):
-            if first < number:
-                pieces.append(data[begins[first] : begins[number]])
-            larger = self.larger.get(number)
-            pieces.append(data[begins[number] : begins[number + 1]] if larger is None else larger)
-            first = number + 1
-        return pieces
+        return Block(path, self, numbers, steps, wall_times, table, lose)
 
     @cached_property
     def _breaks(self) -> Integers:
@@ -106,11 +106,6 @@ class ScannedRecords:
         breaks = ~self.known
         breaks[1:] |= self.steps[1:] < self.steps[:-1]
         return breaks.nonzero()[0]
-
-    @cached_property
-    def _cuts(self) -> Integers:
-        """The numbers of the events of another size, ascending."""
-        return np.array(sorted(self.larger), np.int64)
 
 
 class Block(Batch):
@@ -126,6 +121,7 @@ class Block(Batch):
         steps: Integers,
         wall_times: Floats,
         table: Table,
+        lose: Callable[[int], None],
     ) -> None:
         """Holds scanned records.
 
@@ -136,8 +132,10 @@ class Block(Batch):
             steps: The training steps, ascending.
             wall_times: When the records were written.
             table: Their selected values.
+            lose: See `ScannedRecords.block`.
         """
         self.path = path
+        self._lose = lose
         self._scanned, self._numbers = scanned, numbers
         self._steps, self._wall_times, self._table = steps, wall_times, table
         first, last = (int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else (0, 0)
@@ -197,11 +195,12 @@ class Block(Batch):
         """Returns the chosen records with a table of values of them."""
         numbers, steps, wall_times = self._numbers, self.steps, self.wall_times
         return Block(
-            *(self.path, self._scanned, numbers[chosen], steps[chosen], wall_times[chosen]), table
+            *(self.path, self._scanned, numbers[chosen], steps[chosen], wall_times[chosen]),
+            *(table, self._lose),
         )
 
     def records(self) -> Iterator[Record]:
-        """Yields the records one by one."""
+        """Yields the records one by one, but those in which a message cannot be decoded."""
         scanned, (series, rows, codes, _) = self._scanned, self.table
         whole, numbers = scanned.table, self._numbers
         ends = rows.searchsorted(np.arange(len(self) + 1)).tolist()
@@ -209,7 +208,10 @@ class Block(Batch):
         begins, wall_times = self.offsets.tolist(), self.wall_times.tolist()
         for row, number in enumerate(numbers.tolist()):
             payload, _ = scanned.frame(number)
-            event = Event.FromString(payload)
+            event = decoded(payload)
+            if event is None:
+                self._lose(begins[row])
+                continue
             record = Record(self.path, begins[row], len(payload), wall_times[row], event)
             chosen = {*codes[ends[row] : ends[row + 1]].tolist()}
             recorded = whole.codes[firsts[row] : lasts[row]].tolist()
@@ -222,11 +224,23 @@ class Block(Batch):
 
     def frames(self) -> list[bytes | memoryview] | None:
         """Returns the records as events of an event file; None if a value is not selected."""
-        if self._scanned.data is None or not self._is_whole():
+        events = self._scanned.events
+        if events is None or not self._is_whole():
             return None
-        return self._scanned.pieces(self._first, self._last)
+        first, last, end = events.bounds[[self._first, self._last - 1, self._last]].tolist()
+        data = events.data.data
+        return [data[begin:stop] for begin, stop in ((first, last), (last, end)) if begin < stop]
 
     def _is_whole(self) -> bool:
         """Whether all values of the records from the first to the last are selected."""
         first, last = self._scanned.table.rows.searchsorted((self._first, self._last))
         return self.count == int(last - first)
+
+
+def decoded(payload: bytes) -> Event | None:
+    """Returns a record; None if it, or a message in it, is malformed."""
+    try:
+        event = Event.FromString(payload)
+    except UNDECODABLE:
+        return None
+    return event if event.IsInitialized() else None

@@ -7,16 +7,15 @@ finite numbers, filled buckets at both ends, and all values finite. Everything e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
-from rec_summary.arrays import Flags, Floats
+from rec_summary.arrays import Array, Bytes, Floats, Integers
 from rec_summary.records.format import wire
-from rec_summary.values.histogram import decode_buckets
-
-_MOST_BUCKETS: Final = 1000
+from rec_summary.values.histogram import decode_histograms
 
 
 class BucketSums(NamedTuple):
@@ -34,69 +33,66 @@ class BucketSums(NamedTuple):
 
 
 def bucket_sums(left: Floats, width: Floats, counts: Floats) -> BucketSums:
-    """Adds up buckets, from left to right; all arrays are of shape [buckets, histograms]."""
+    """Adds up buckets, from left to right; all arrays are of shape [histograms, buckets]."""
     middles = left + width / 2
     weighted = counts * middles
-    # Row by row: pairwise sums, as of one row, would depend on how many there are.
-    totals = [_add(counts), _add(weighted), _add(weighted * middles)]
+    # Bucket by bucket: in which order `np.sum` adds up depends on how many there are.
+    totals = (reduce(np.add, parts.T) for parts in (counts, weighted, weighted * middles))
     return BucketSums(*totals)
 
 
-def _add(parts: Floats) -> Floats:
-    total: Floats = np.cumsum(parts, axis=0)[-1]
-    return total
-
-
-def convert(histograms: Sequence[Any]) -> list[bytes | None]:
-    """Returns TensorBoard's `HistogramProto` of recorded histograms, serialised.
+def convert(buffer: bytes, at: Integers, sizes: Integers) -> Iterator[tuple[Integers, Bytes]]:
+    """Yields TensorBoard's `HistogramProto` of recorded histograms, those of one size together.
 
     Args:
-        histograms: Messages of the type `Summary.Histogram`.
+        buffer: Has messages of the type `Summary.Histogram`.
+        at: Where in it each of them begins, of shape [histograms].
+        sizes: How many bytes it takes.
 
-    Returns:
-        For each its bytes; None where it is not as expected.
+    Yields:
+        Which histograms they are, of shape [n], and their bytes, of shape [n, bytes]. Those that
+        are not as expected are left out.
     """
-    converted: list[bytes | None] = [None] * len(histograms)
-    by_size: dict[int, list[int]] = {}  # by the number of buckets
-    for index, histogram in enumerate(histograms):
-        size = len(histogram.buckets)
-        if 0 < size <= _MOST_BUCKETS and not (
-            histogram.nan_count or histogram.pos_inf_count or histogram.neg_inf_count
-        ):
-            by_size.setdefault(size, []).append(index)
-    for size, indices in by_size.items():
-        rows, sound = _convert([histograms[index] for index in indices], size)
-        for index, row, is_sound in zip(indices, rows, sound.tolist(), strict=True):
-            converted[index] = row if is_sound else None
-    return converted
+    for numbers, left, width, integers, statistics in decode_histograms(buffer, at, sizes):
+        counts = integers.astype(np.float64)
+        low, high, total = (statistics[name] for name in ("min", "max", "sum"))
+        with np.errstate(all="ignore"):  # histograms that are not as expected may have any numbers
+            right = left + width
+            sums = bucket_sums(left, width, counts)
+        sound = np.isfinite(right).all(axis=1) & (counts[:, 0] > 0) & (counts[:, -1] > 0)
+        for name in ("nan_count", "pos_inf_count", "neg_inf_count"):
+            sound &= statistics[name] == 0
+        for number in (high, low, total, sums.num, sums.squares):
+            # TensorBoard's messages have no field for a number of zero.
+            sound &= np.isfinite(number) & (number != 0)
+        packed = wire.varint(8 * left.shape[1])
+        limits = np.hstack([left[:, 1:], right[:, -1:]])
+        rows = matrix(
+            [
+                *(b"\x09", low, b"\x11", high, b"\x19", sums.num),
+                *(b"\x21", total, b"\x29", sums.squares),
+                *(b"\x32" + packed, limits),
+                *(b"\x3a" + packed, counts),
+            ]
+        )
+        yield (numbers, rows) if sound.all() else (numbers[sound], rows[sound])
 
 
-def _convert(histograms: Sequence[Any], size: int) -> tuple[list[bytes], Flags]:
-    """Converts histograms with equally many buckets, and says which are as expected."""
-    left, width, integers, sound = decode_buckets(histograms, size)
-    counts = integers.astype(np.float64)
-    statistics = [(histogram.max, histogram.min, histogram.sum) for histogram in histograms]
-    high, low, total = np.array(statistics).T
-    with np.errstate(all="ignore"):  # unsound histograms may have any numbers
-        right = left + width
-        sound &= np.isfinite(right).all(axis=0) & (counts[0] > 0) & (counts[-1] > 0)
-        sums = bucket_sums(left, width, counts)
-    for number in (high, low, total, sums.num, sums.squares):
-        # TensorBoard's messages have no field for a number of zero.
-        sound &= np.isfinite(number) & (number != 0)
-    packed = wire.varint(8 * size)
-    parts: list[tuple[bytes, Floats]] = [
-        (b"\x09", low),
-        (b"\x11", high),
-        (b"\x19", sums.num),
-        (b"\x21", total),
-        (b"\x29", sums.squares),
-        (b"\x32" + packed, np.concatenate([left[1:], right[-1:]])),
-        (b"\x3a" + packed, counts),
-    ]
-    columns = []
-    for key, numbers in parts:
-        columns.append(np.tile(np.frombuffer(key, np.uint8), (len(histograms), 1)))
-        flat = np.ascontiguousarray(numbers.reshape(-1, len(histograms)).T, "<f8")
-        columns.append(flat.view(np.uint8))
-    return [row.tobytes() for row in np.hstack(columns)], sound
+def matrix(parts: Sequence[bytes | Array]) -> Bytes:
+    """Returns equal bytes and arrays of numbers side by side, as rows of bytes."""
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    form = np.dtype(
+        [
+            ("", f"V{len(part)}") if isinstance(part, bytes) else ("", part.dtype, part.shape[1:])
+            for part in parts
+        ]
+    )
+    row = np.zeros(1, form)
+    for name, part in zip(form.names or (), parts, strict=True):
+        if isinstance(part, bytes):
+            row[name] = np.void(part)
+    rows = np.repeat(row.view(f"V{form.itemsize}"), len(arrays[0])).view(form)
+    for name, part in zip(form.names or (), parts, strict=True):
+        if isinstance(part, np.ndarray):
+            rows[name] = part
+    return rows.view(np.uint8).reshape(len(rows), form.itemsize)

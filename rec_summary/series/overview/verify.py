@@ -105,7 +105,8 @@ def verify_file(path: str | os.PathLike[str], report: Report | None = None) -> F
     path = os.fspath(path)
     name = parse_name(os.path.basename(path)) or _UNNAMED
     check = _Check(name.kind)
-    with EventReader(RecordFile(path, name), Report() if report is None else report) as reader:
+    report = Report() if report is None else report
+    with EventReader(RecordFile(path, name), report, messages=True) as reader:
         for item in reader.items():
             check.take(item)
         nbytes = reader.size

@@ -77,7 +77,7 @@ def to_histogram_proto(histogram: Summary.Histogram) -> Any:
     counts = np.array([max(bucket.count, 0) for bucket in buckets], np.float64)
     right = left + width
     with np.errstate(all="ignore"):
-        sums = bucket_sums(left[:, None], width[:, None], counts[:, None])
+        sums = bucket_sums(left[None], width[None], counts[None])
     return tensorboard_pb2.HistogramProto(
         min=histogram.min if _states(histogram, "min") else left[0],
         max=histogram.max if _states(histogram, "max") else right[-1],

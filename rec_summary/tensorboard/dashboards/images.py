@@ -15,7 +15,7 @@ from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format.limits import MOST_PIXELS
-from rec_summary.series.blocks.decoding import png_size
+from rec_summary.series.blocks.rendering import png_size
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
 
 _GIF_SIZE: Final = struct.Struct("<6xHH")

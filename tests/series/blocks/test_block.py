@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.framing import crc32c, frame, masked, unmasked
-from rec_summary.series.blocks.scan import _headers, _starts, _undamaged, scan
+from rec_summary.series.blocks.scan import _headers, _starts, scan
 from rec_summary.series.options import ExportOptions, Selection, Since
 from rec_summary.values.summary import TENSOR, SummaryValue
 from tests.support.blocks import both
@@ -227,19 +227,6 @@ def test_what_is_no_record_of_scalars_is_left_alone() -> None:
         tail = event(3, scalar("loss", 1)).SerializeToString()
         for cut in range(len(tail)):
             scan(frame(tail[:cut] + noise[:5]) * 3, 0, 0)
-
-
-@given(st.integers(1, 90), st.integers(1, 20), st.randoms(use_true_random=False))
-def test_damaged_rows_are_found_among_others(
-    length: int, count: int, chance: random.Random
-) -> None:
-    framed = [frame(chance.randbytes(length)) for _ in range(count)]
-    rows = np.frombuffer(b"".join(framed), np.uint8).reshape(count, -1).copy()
-    damaged = chance.sample(range(count), chance.randrange(count + 1))
-    for row in damaged:
-        rows[row, 12 + chance.randrange(length + 4)] ^= 1 << chance.randrange(8)
-    checksums = unmasked(np.ascontiguousarray(rows[:, -4:]).view("<u4")[:, 0])
-    assert np.flatnonzero(~_undamaged(rows, checksums)).tolist() == sorted(damaged)
 
 
 @given(st.binary(max_size=40))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ import pytest
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.format.framing import OVERHEAD_BYTES, frame
 from rec_summary.records.format.limits import LONGEST_TAG
-from rec_summary.series.blocks.decoding import decode, encode_events
-from rec_summary.series.blocks.histograms import convert
 from rec_summary.series.blocks.scan import _starts, scan, scan_files
 from rec_summary.tensorboard.event_files import export as tensorboard
 from rec_summary.tensorboard.event_files import run_exporter as module
@@ -188,29 +185,8 @@ def empty_histograms(count: int) -> bytes:
     )
 
 
-def test_a_record_of_very_many_series_is_decoded() -> None:
-    payload = empty_histograms(60_000)
-    record = decode(payload)
-    assert record is not None
-    assert len(record.series) == 60_000
-    assert encode_events([record]) == [None]
-
-
-def test_very_many_histograms_beside_a_long_one_take_little_memory() -> None:
-    long = Summary.Histogram(nan_count=0, pos_inf_count=0, neg_inf_count=0)
-    for n in range(900):
-        long.buckets.add(left=n, width=1, count=1)
-    long.max, long.min, long.sum, long.count = 900, 0, 5, 900
-    histograms = [Summary.Histogram() for _ in range(50_000)]
-    histograms[777] = long
-    tracemalloc.start()
-    try:
-        found = convert(histograms)
-        assert tracemalloc.get_traced_memory()[1] < 50e6
-    finally:
-        tracemalloc.stop()
-    assert found[777] is None  # its minimum is 0, which is the ordinary way's
-    assert not any(found)
+def test_a_record_of_very_many_series_is_decoded_by_itself() -> None:
+    assert scan(frame(empty_histograms(60_000)), 0, 0) is None
 
 
 def declaring(width: int, height: int) -> bytes:
@@ -238,10 +214,9 @@ def test_images_that_pass_as_they_are(
 ) -> None:
     height, width, channels = stated
     image = Summary.Image(height=height, width=width, colorspace=channels, encoded_image=data)
-    record = decode(recorded(1, Summary.Value(tag="t", image=image)))
-    assert record is not None
-    [found] = encode_events([record])
-    assert (found is not None) == is_plain
+    payload = recorded(1, Summary.Value(tag="t", image=image))
+    scanned = scan(frame(payload), 0, 0)
+    assert (scanned is not None) == is_plain
 
 
 def kinds(steps: int, count: int) -> bytes:
@@ -249,11 +224,12 @@ def kinds(steps: int, count: int) -> bytes:
     return framed([recorded(n, scalar(f"tag{n % count:04d}", n)) for n in range(1, steps + 1)])
 
 
-def test_layouts_of_few_records_are_left_alone() -> None:
-    assert scan(kinds(20_000, 5000), 0, 0) is None
-    block = scan(kinds(20_000, 20), 0, 0)
+@pytest.mark.parametrize("count", [20, 5000])
+def test_series_of_any_number_are_taken_in_blocks(count: int) -> None:
+    block = scan(kinds(20_000, count), 0, 0)
     assert block is not None
     assert block.known.all()
+    assert len(block.table.series) == count
 
 
 def test_a_step_that_two_files_share_is_no_repeated_one() -> None:
@@ -308,19 +284,6 @@ def test_a_series_under_another_tag_is_not_looked_for_again_and_again(tmp_path: 
     )
     assert reports[0].exported == {"histogram": 1, "scalar_value": 4998}
     assert 0 < calls["part"] < 100
-
-
-def test_histograms_of_samples_pass_in_blocks() -> None:
-    """The field beyond `count` is ours, and must not send a record the slow way."""
-    histograms = []
-    for population in (None, 1, 127, 128, 1_600_000, 1 << 40):
-        value = histo("w", np.arange(1.0, 501.0, dtype=np.float32))
-        if population is not None:
-            value.histogram.population = population
-        histograms.append(value.histogram)
-    found = convert(histograms)
-    assert found[0] is not None
-    assert set(found) == {found[0]}
 
 
 @pytest.mark.parametrize("period", [1, 2, 5, 31, 32, 40])
