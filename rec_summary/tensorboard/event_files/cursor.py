@@ -11,11 +11,11 @@ from typing import Literal
 from msgspec import field
 
 from rec_summary.series.exports.cursor import decode_as, read_cursor
+from rec_summary.series.exports.reading import ReadingState
 from rec_summary.tensorboard.event_files.description import DescriptionState
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import WriterState
 from rec_summary.tensorboard.run_names import TargetNames
-from rec_summary.tensorboard.run_reader import ReadingState
 
 
 class Cursor(ReadingState, kw_only=True):

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rec_summary._pb.lineage_pb2 import EvaluationLineage
-from rec_summary.compaction.directory import compact
-from rec_summary.records.format.framing import frame
-from rec_summary.records.format.names import Kind, RecordName, parse_name
-from rec_summary.records.reading.runs import RecordFile, Run, list_files
-from rec_summary.series.batch import Batch
-from rec_summary.series.exports.reading import FileReader, FilesRead, continues, is_replaced
+from rec_summary.records.format.names import Kind, RecordName
+from rec_summary.records.reading.runs import Run, list_files
+from rec_summary.series.exports.reading import ReadingState, continues, is_replaced
 from rec_summary.series.new_records import NewRecords, ReadPosition
-from rec_summary.series.options import ExportOptions, Selection, Since
 from rec_summary.series.report import Report
 from rec_summary.series.runs.writers import Writers
-from tests.support.record_dirs import START, event, lineage, scalar
 
 
 def name(stamp: int, rank: int = 0, kind: Kind = Kind.SUMMARY) -> RecordName:
@@ -40,9 +32,9 @@ def run_of(path: Path, names: list[RecordName]) -> Run:
     return Run("run", str(path), tuple(list_files(str(path))))
 
 
-def read_of(names: list[RecordName], offset: int = 10) -> FilesRead:
+def read_of(names: list[RecordName], offset: int = 10) -> ReadingState:
     files = {str(each): ReadPosition(offset) for each in names}
-    return FilesRead(files=files, writers=Writers([], {}), began=None)
+    return ReadingState(files=files, writers=Writers([], {}), began=None)
 
 
 @pytest.mark.parametrize(
@@ -80,110 +72,3 @@ def test_a_file_that_is_smaller_than_what_was_read_is_replaced(
     state = read_of([FIRST, SECOND], offset)
     assert is_replaced(run, state, NewRecords(Report())) == expected
     assert continues(run, state, NewRecords(Report())) != expected
-
-
-class Reader(FileReader):
-    """Reads the steps."""
-
-    def __init__(
-        self, run: Run, report: Report, records: NewRecords, state: FilesRead, **options: Any
-    ) -> None:
-        super().__init__(run, report, records, **options)
-        self._state = state
-        self.begins: list[float | None] = []
-
-    def read(self) -> list[int]:
-        """Reads what is new."""
-        self.steps: list[int] = []
-        for _ in self._read_files(final=True):
-            pass
-        return self.steps
-
-    def _begins(self) -> None:
-        self.begins.append(self._state.began)
-
-    def _take(self, file: RecordFile, batch: Batch) -> None:
-        if file.name.kind is Kind.SUMMARY:
-            self._state.writers.of(file, batch)
-        self.steps += batch.steps.tolist()
-
-
-def test_files_with_something_new_are_counted(tmp_path: Path) -> None:
-    """Not one that ends with damage, which is tried again."""
-    first, second = (frame(event(n, scalar("loss", n)).SerializeToString()) for n in (1, 2))
-    (tmp_path / str(FIRST)).write_bytes(first + b"no record: nothing behind it can be read")
-    report, state = Report(), read_of([])
-    records = NewRecords(report)
-    for data, steps, count in ((first, [1, 1], 2), (first, [], 2), (first + second, [2], 3)):
-        (tmp_path / str(SECOND)).write_bytes(data)
-        run = Run("run", str(tmp_path), tuple(list_files(str(tmp_path))))
-        assert Reader(run, report, records, state).read() == steps
-        assert report.files == count
-    assert [problem.offset for problem in report.problems] == [len(first)]
-
-
-def segment(path: Path, name: RecordName, *steps: int) -> None:
-    """Writes a file of one record for each step, which was last written at the last one."""
-    records = (event(n, scalar("loss", n)) for n in steps)
-    (path / str(name)).write_bytes(b"".join(frame(e.SerializeToString()) for e in records))
-    os.utime(path / str(name), (START + steps[-1] / 4,) * 2)
-
-
-def reader_of(path: Path, state: FilesRead, **options: Any) -> Reader:
-    run = Run("run", str(path), tuple(list_files(str(path))))
-    return Reader(run, Report(), NewRecords(Report()), state, **options)
-
-
-def test_of_files_without_selected_times_the_first_one_of_a_rank_and_its_lineage_are_read(
-    tmp_path: Path,
-) -> None:
-    """The graph is in the first file; lineage counts at any time."""
-    for rank in (0, 1):
-        for number in (1, 2, 3):
-            segment(tmp_path, name(number, rank), 10 * rank + number)
-    old = frame(lineage(START, evaluation_lineage=EvaluationLineage()).SerializeToString())
-    for number in (1, 2):
-        (tmp_path / str(name(number, kind=Kind.LINEAGE))).write_bytes(old)
-        os.utime(tmp_path / str(name(number, kind=Kind.LINEAGE)), (START, START))
-    since = Selection(ExportOptions(since=Since(wall_time=START + 1e6)))
-    state = FilesRead()
-    assert [step for step in reader_of(tmp_path, state, selection=since).read() if step] == [1, 11]
-    read = {(each.rank, each.kind, each.stamp) for each in map(parse_name, state.files) if each}
-    kinds = Kind.SUMMARY, Kind.LINEAGE
-    assert read == {(0, kinds[0], 1), (0, kinds[1], 1), (0, kinds[1], 2), (1, kinds[0], 1)}
-    assert reader_of(tmp_path, FilesRead()).read().count(0) == 2  # all, without a selection
-
-
-def test_reading_begins_once_with_the_time_of_the_first_record(tmp_path: Path) -> None:
-    state = FilesRead()
-    for number in (1, 2):
-        segment(tmp_path, name(number), number)
-        reader = reader_of(tmp_path, state)
-        assert reader.read() == [number]
-        assert reader.begins == ([START + 1 / 4] if number == 1 else [])
-    assert state.began == START + 1 / 4
-
-
-@pytest.mark.parametrize("read_before", [3, 8])
-def test_of_a_compacted_file_what_was_read_before_is_not_read_again(
-    tmp_path: Path, read_before: int
-) -> None:
-    state = FilesRead()
-    for number in range(8):
-        if number == read_before:
-            reader_of(tmp_path, state).read()
-        segment(tmp_path, name(number + 1), *range(number * 250 + 1, number * 250 + 251))
-    if read_before == 8:
-        reader_of(tmp_path, state).read()
-    compact(tmp_path, 50_000)
-    made = [file for file in list_files(str(tmp_path)) if file.name.last is not None]
-    assert made
-    steps = [step for step in reader_of(tmp_path, state).read() if step]
-    assert steps == sorted(set(steps))
-    if read_before == 8:
-        assert steps == []
-        for file in made:
-            assert state.files[os.path.basename(file.path)].offset == file.nbytes
-    else:
-        assert min(steps) > read_before * 250
-        assert max(steps) == 2000
