@@ -8,18 +8,22 @@ from typing import Final
 
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, Batch
-from rec_summary.series.exports.cursor import CURSOR_NAME, remove_cursor, save_cursor
-from rec_summary.series.exports.reading import continues, is_replaced
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import Selection
 from rec_summary.series.text import printable
-from rec_summary.tensorboard.event_files.cursor import Cursor, load_cursor
+from rec_summary.tensorboard.event_files.cursor import (
+    CURSOR_NAME,
+    Cursor,
+    load_cursor,
+    remove_cursor,
+    save_cursor,
+)
 from rec_summary.tensorboard.event_files.description import Description
 from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.experiment import Described, described
 from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns, is_sub_run
 from rec_summary.tensorboard.run_names import TargetNames, is_parallel
-from rec_summary.tensorboard.run_reader import RunReader
+from rec_summary.tensorboard.run_reader import RunReader, continues, is_replaced
 
 _COMMIT_BYTES: Final = 1 << 26
 _STATES: Final = 8

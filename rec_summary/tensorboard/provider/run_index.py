@@ -26,7 +26,6 @@ from rec_summary.series.comparison.samples import (
 )
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
-from rec_summary.series.exports.reading import ReadingState, compacted, continues
 from rec_summary.series.lineage import hyper_parameters
 from rec_summary.series.new_records import (
     PATIENCE_SECS,
@@ -44,7 +43,7 @@ from rec_summary.tensorboard.provider.group_run import STATISTICS, GroupRun
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
 from rec_summary.tensorboard.provider.served_run import ServedRun
 from rec_summary.tensorboard.run_names import Names, TargetNames, is_parallel
-from rec_summary.tensorboard.run_reader import RunReader
+from rec_summary.tensorboard.run_reader import ReadingState, RunReader, compacted, continues
 
 logger = logging.getLogger("rec_summary")
 
