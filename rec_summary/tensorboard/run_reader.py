@@ -224,9 +224,7 @@ class RunReader:
             self.state.writers.begins(file, batch)
             for record in batch.records():
                 if record.kind == dashboards.COMPUTATION_GRAPH:
-                    output = self.output_of(file, record)
-                    if output is not None:
-                        self._take_graph(output, record, COMPUTATION)
+                    self._take_graph(self.output_of(file, record), record, COMPUTATION)
                 elif record.kind != _VERSION:
                     self._report.unknown[record.kind] += 1
         self.state.files[os.path.basename(file.path)].offset = batch.end_offset
@@ -234,9 +232,7 @@ class RunReader:
     def output_of(self, file: RecordFile, batch: Batch) -> RunOutput | None:
         """Returns where values of a summary file go; None if its rank is not shown by itself."""
         writer = self.state.writers.of(file, batch)
-        if not self.outputs.shows(writer.rank):
-            return None
-        output: RunOutput = self.outputs.writer(writer.rank, writer.number)
+        output: RunOutput | None = self.outputs.writer(writer.rank, writer.number)
         return output
 
     def join(self) -> None:
@@ -308,8 +304,7 @@ class RunReader:
             return
         lineage = self.lineages.setdefault(rank, Lineage())
         if kind == dashboards.DATASET_GRAPH:
-            if self.outputs.shows(rank):
-                self._take_graph(self.outputs.writer(rank), record, kind)
+            self._take_graph(self.outputs.writer(rank), record, kind)
         elif kind == EVALUATION:
             self._take_evaluation(rank, record, lineage)
         elif kind not in LINEAGE:
@@ -317,7 +312,9 @@ class RunReader:
         elif take(lineage, record, self._report):
             self._report.exported[kind] += 1
 
-    def _take_graph(self, output: RunOutput, record: Record, name: str) -> None:
+    def _take_graph(self, output: RunOutput | None, record: Record, name: str) -> None:
+        if output is None:
+            return
         try:
             graph = dashboards.GRAPHS[record.kind](getattr(record.event, record.kind))
         except (ValueError, ArithmeticError, MemoryError) as error:
@@ -337,7 +334,7 @@ class RunReader:
         if self.state.evaluating_rank is None:
             self.state.evaluating_rank = rank
         if self.state.evaluating_rank == rank:
-            own = self.outputs.writer(rank) if self.outputs.shows(rank) else None
+            own = self.outputs.writer(rank)
             values = [
                 Summary.Value(tag=name, scalar_value=number)
                 for name, value in metrics_of(evaluation)

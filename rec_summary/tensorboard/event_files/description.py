@@ -91,9 +91,9 @@ class Description:
             if state.text_rank is None:
                 state.text_rank = rank
             is_first = rank == state.text_rank
-            if not (is_first or self._outputs.shows(rank)):
-                continue
             home = self._outputs.session() if is_first else self._outputs.writer(rank)
+            if home is None:
+                continue
             point = lineage_point(lineage)
             text = zlib.crc32(point.value.tensor.string_val[0])
             facts = (zlib.crc32(_facts(lineage).encode()), home.restarts)

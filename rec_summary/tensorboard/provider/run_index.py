@@ -148,10 +148,9 @@ class _Loader:
         lineages = {rank: each for rank, each in sorted(reader.lineages.items()) if not each.empty}
         for rank, lineage in lineages.items():
             is_first = rank == min(lineages)
-            if not (is_first or self.outputs.shows(rank)):
-                continue
             home = self.outputs.session() if is_first else self.outputs.writer(rank)
-            home.put(state.reached, lineage.last_time, "lineage", [lineage_point(lineage)])
+            if home is not None:
+                home.put(state.reached, lineage.last_time, "lineage", [lineage_point(lineage)])
         trained = [lineage for lineage in lineages.values() if lineage.describes_training]
         if trained:
             self.outputs.parameters = hyper_parameters(trained[0])
@@ -380,8 +379,8 @@ class RunIndex:
         self._names.release(run.name for run in self._groups)
         groups: list[GroupRun] = []
         with contextlib.suppress(ArgumentError):  # not all of the hyper-parameters are known yet
-            runs_of = grouped({name: run.parameters for name, run in shown.items()}, self._group_by)
-            for group, runs in runs_of.items():
+            facts = {name: run.parameters for name, run in shown.items()}
+            for group, runs in grouped(facts, self._group_by).items() if facts else ():
                 members = [shown[name].main() for name in runs]
                 for statistic, field in STATISTICS.items() if len(runs) > 1 else ():
                     name = self._names.claim(f"group/{group[:_LONGEST_GROUP]}/{statistic}")
