@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from msgspec import ValidationError, convert, field, to_builtins
 
 from rec_summary.records.files import read_plain, temporary_name
-from rec_summary.tensorboard.event_files.description import DescriptionState
+from rec_summary.tensorboard.event_files.description import Description
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import WriterState
 from rec_summary.tensorboard.run_names import TargetNames
@@ -43,7 +43,7 @@ class Cursor(ReadingState, kw_only=True):
     options: str
     targets: TargetNames
     outputs: dict[str, WriterState] = field(default_factory=dict)
-    description: DescriptionState = field(default_factory=DescriptionState)
+    description: Description = field(default_factory=Description)
 
 
 def encode(state: Cursor) -> bytes:

@@ -18,7 +18,6 @@ from rec_summary.tensorboard.event_files.cursor import (
     remove_cursor,
     save_cursor,
 )
-from rec_summary.tensorboard.event_files.description import Description
 from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.experiment import Described, described
 from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns, is_sub_run
@@ -145,7 +144,6 @@ class RunExporter:
             )
         self._state, selection = cursor, Selection(self._options)
         self._outputs = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
-        self._description = Description(self._outputs, self._report, cursor.description)
         lineages = cursor.description.lineages
         self._reader = RunReader(cursor, lineages, self._outputs, self._records, selection)
         self._uncommitted = 0
@@ -209,8 +207,6 @@ class RunExporter:
 
     def _describe(self, *, final: bool) -> bool:
         """Writes the texts and the session of the run; returns whether the event file is right."""
-        description = self._description
-        if not description.state.lineages:
-            return True
-        description.write_texts(self._state.reached, final=final)
-        return description.write_session(self._state.began, self._state.furthest, final=final)
+        state, outputs = self._state, self._outputs
+        state.description.write_texts(outputs, state.reached, final=final)
+        return state.description.write_session(outputs, state.began, state.furthest, final=final)

@@ -24,7 +24,7 @@ from rec_summary.tensorboard.event_files.cursor import (
     remove_cursor,
     save_cursor,
 )
-from rec_summary.tensorboard.event_files.description import DescriptionState
+from rec_summary.tensorboard.event_files.description import Description
 from rec_summary.tensorboard.event_files.event_file import FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import WriterState
@@ -67,7 +67,7 @@ def cursor(run: str = RUN) -> Cursor:
         merging=MergingState(
             {1: [RecordedStates(9.0, -5, "y", 7, True, 2)]}, [(6.0, 8.0)], (0, -1)
         ),
-        description=DescriptionState({0: lineage}, {0: (1, 0, 2)}, 0, 0, "{}", 2, True),
+        description=Description({0: lineage}, {0: (1, 0, 2)}, 0, 0, "{}", 2, True),
         began=0.1,
         reached=5,
         furthest=-7,
