@@ -19,8 +19,7 @@ from rec_summary.records.files import write_atomically
 from rec_summary.records.format.names import hidden_path, replaced_name
 from rec_summary.records.liveness import is_held
 from rec_summary.records.locks import file_lock
-from rec_summary.records.reading.compacted import in_force
-from rec_summary.records.reading.runs import RecordFile, list_directory, present_files
+from rec_summary.records.reading.runs import RecordFile, in_force, list_directory, present_files
 
 _TEMPORARY: Final = ".rec_summary-compacting-{}.tmp"
 

@@ -23,8 +23,14 @@ from rec_summary.errors import ArgumentError, RecSummaryError, os_errors_as, thr
 from rec_summary.records.files import write_atomically
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import is_held
-from rec_summary.records.reading.compacted import head_of
-from rec_summary.records.reading.runs import RecordFile, Run, find_runs, list_files, relative_path
+from rec_summary.records.reading.runs import (
+    RecordFile,
+    Run,
+    find_runs,
+    head_of,
+    list_files,
+    relative_path,
+)
 from rec_summary.records.remote import SOURCE, Url, open_binary, path_or_url
 from rec_summary.records.writing.retention import MOST_FILES, rank_bytes, segment_bytes
 from rec_summary.series.batch import SUMMARY

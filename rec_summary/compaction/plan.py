@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from rec_summary.records.reading.compacted import compaction_of
-from rec_summary.records.reading.runs import RecordFile
+from rec_summary.records.reading.runs import RecordFile, compaction_of
 from rec_summary.records.writing.retention import (
     MOST_FILES,
     MOST_SMALL,

@@ -20,8 +20,7 @@ from rec_summary._pb.summary_pb2 import Compaction, Event
 from rec_summary.compaction.plan import MOST_TIER, bucket_steps, tier_of
 from rec_summary.compaction.thinning import Thinner
 from rec_summary.records.format import framing
-from rec_summary.records.reading.compacted import compaction_of, head_of
-from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.records.reading.runs import RecordFile, Run, compaction_of, head_of
 from rec_summary.records.writing.run_writer import FILE_VERSION
 from rec_summary.series.batch import SUMMARY, Batch
 from rec_summary.series.event_reader import EventReader

@@ -25,10 +25,9 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from rec_summary.records.format.names import Kind, parse_name
-from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import find_record
-from rec_summary.records.reading.runs import FileStatus, RecordFile, Run
+from rec_summary.records.reading.runs import FileStatus, RecordFile, Run, compaction_of
 from rec_summary.records.remote import open_binary
 from rec_summary.series.batch import Batch
 from rec_summary.series.event_reader import Damage, EventReader, Flaw, ScannedFile

@@ -316,9 +316,12 @@ class RunOutputs(abc.ABC, Generic[Output]):
         """Whether a rank is shown by itself, beside what all ranks have in common."""
         return self._assigned.shows(self.run, rank)
 
-    def writer(self, rank: int, number: int = 1) -> Output:
-        """Returns the TensorBoard run of a rank; its further writers have numbers from 2 on."""
-        return self._open(self._writer_name(rank, number), rank)
+    def writer(self, rank: int, number: int = 1) -> Output | None:
+        """Returns the TensorBoard run of a rank; its further writers have numbers from 2 on.
+
+        None if the rank is not shown by itself.
+        """
+        return self._open(self._writer_name(rank, number), rank) if self.shows(rank) else None
 
     def settle(self) -> None:
         """Shows all values so far.

@@ -25,8 +25,7 @@ from rec_summary.compaction.rewriting import compacted_name, rewrite
 from rec_summary.errors import ArgumentError
 from rec_summary.records.format.names import Kind, hidden_path
 from rec_summary.records.liveness import hold
-from rec_summary.records.reading.compacted import compaction_of
-from rec_summary.records.reading.runs import Run, find_runs, list_files
+from rec_summary.records.reading.runs import Run, compaction_of, find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import MOST_FILES
 from rec_summary.records.writing.run_writer import Rotation, RunWriter

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import MetricStates, Summary
 from rec_summary.errors import DestinationError
-from rec_summary.series.exports.cursor import CURSOR_NAME
-from rec_summary.tensorboard.event_files.cursor import decode
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, decode
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from tests.support.record_dirs import custom, event, lineage, scalar, train, tree, write_segment

@@ -16,11 +16,10 @@ from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import RecordFile, find_runs
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.exports.directory import LOCK_NAME
 from rec_summary.tables.formats import export_tables
 from rec_summary.tensorboard.embedding_tables import newest_checkpoint
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.event_files.logdir import LogDir
+from rec_summary.tensorboard.event_files.logdir import LOCK_NAME, LogDir
 from tests.support.crafted import good, run, write
 from tests.support.event_files import scalars
 from tests.support.record_dirs import summary_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import itertools
@@ -13,10 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rec_summary.errors import SourceError, three_part, verbatim
+from rec_summary._pb.summary_pb2 import Compaction, Event
+from rec_summary.errors import RecordError, SourceError, three_part, verbatim
 from rec_summary.records.files import FOLLOW_LINKS, follows_links
+from rec_summary.records.format.bounds import UNDECODABLE
 from rec_summary.records.format.names import Kind, RecordName, parse_name
-from rec_summary.records.reading.compacted import in_force
+from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.remote import (
     SOURCE,
     Entry,
@@ -159,6 +162,45 @@ class Run:
         for file in self.files:
             files.setdefault((file.name.kind, file.name.rank), []).append(file)
         return files
+
+
+def compaction_of(file: RecordFile) -> Compaction | None:
+    """Returns what a compacted file is made of; None if it is not one, or cannot be read."""
+    head = Event() if file.name.last is None else head_of(file)
+    return head.compaction if head.HasField("compaction") else None
+
+
+def head_of(file: RecordFile) -> Event:
+    """Returns the first record of a file; one without any field if it cannot be read."""
+    try:
+        with RecordReader(file.path) as reader:
+            first = reader.read()
+            # The fields are those of a lineage event as well.
+            return Event.FromString(first.payload) if first is not None else Event()
+    except (OSError, RecordError, *UNDECODABLE):
+        return Event()
+
+
+def in_force(files: Iterable[RecordFile]) -> list[RecordFile]:
+    """Returns the files that no other file of the list replaces.
+
+    The first record of a compacted file names the files that it replaces. They exist for a little
+    longer under hidden names, for readers that have a list from before.
+    """
+    files = sorted(files, key=_stamp)
+    gone: set[str] = set()
+    for compacted in files:
+        if compacted.name.last is None:
+            continue
+        # Usually none is left, and nothing has to be read.
+        first = bisect.bisect_left(files, compacted.name.stamp, key=_stamp)
+        last = bisect.bisect_right(files, compacted.name.end, key=_stamp)
+        covered = [file for file in files[first:last] if compacted.name.covers(file.name)]
+        compaction = compaction_of(compacted) if covered else None
+        if compaction is not None:
+            names = set(compaction.superseded)
+            gone.update(file.path for file in covered if os.path.basename(file.path) in names)
+    return [file for file in files if file.path not in gone]
 
 
 def list_directory(path: str) -> list[os.DirEntry[str]]:
@@ -308,6 +350,10 @@ def run_name(path: str, source: str, *, nested: bool) -> str:
     local = None if isinstance(source, Url) else os.path.basename(os.path.abspath(source))
     base = source.name if isinstance(source, Url) else local or "root"
     return base if relative == "." else f"{base}/{relative}"
+
+
+def _stamp(file: RecordFile) -> int:
+    return file.name.stamp
 
 
 def _in_order(files: Iterable[RecordFile]) -> tuple[RecordFile, ...]:

@@ -23,18 +23,15 @@ class Plugin:
 
     Attributes:
         name: The plugin's name.
+        dashboard: The name that users choose it by: `graphs` has several plugins.
         metadata: What the first value of a series carries.
         reserved: Whether its tags are the plugin's own, to be used as they are.
     """
 
     name: str
+    dashboard: str
     metadata: Any
     reserved: bool = False
-
-    @property
-    def dashboard(self) -> str:
-        """The name that users choose it by: `graphs` has several plugins."""
-        return "graphs" if self.name.startswith("graph_") else self.name
 
 
 def plugin(name: str, data_class: int, content: bytes = b"", *, reserved: bool = False) -> Plugin:
@@ -48,7 +45,8 @@ def plugin(name: str, data_class: int, content: bytes = b"", *, reserved: bool =
     """
     data = summary_pb2.SummaryMetadata.PluginData(plugin_name=name, content=content)
     metadata = summary_pb2.SummaryMetadata(plugin_data=data, data_class=data_class)
-    return Plugin(name, metadata, reserved)
+    dashboard = "graphs" if name.startswith("graph_") else name
+    return Plugin(name, dashboard, metadata, reserved)
 
 
 SCALARS: Final = plugin("scalars", summary_pb2.DATA_CLASS_SCALAR)

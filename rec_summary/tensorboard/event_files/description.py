@@ -11,7 +11,6 @@ from msgspec import Struct, convert
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.series.limits import Checksum, Count, Rank, Seconds
 from rec_summary.series.lineage import Lineage, hyper_parameters
-from rec_summary.series.report import Report
 from rec_summary.series.text import check_unicode, printable
 from rec_summary.tensorboard.dashboards.hparams import LAST_STEP, ended_status, session_points
 from rec_summary.tensorboard.dashboards.text import lineage_point
@@ -20,8 +19,12 @@ from rec_summary.tensorboard.event_files.run_writer import TensorBoardRuns
 _KIND: Final = "lineage"
 
 
-class DescriptionState(Struct):
+class Description(Struct, dict=True):
     """What is known of a run as a whole, and what of it was written.
+
+    A text can be written again, at a later step. A session cannot: TensorBoard keeps the
+    first hyper-parameters and the first status that it reads. So `write_session` can require
+    that the run is exported again from the beginning.
 
     Attributes:
         lineages: What is known of each rank.
@@ -41,6 +44,7 @@ class DescriptionState(Struct):
     started: str | None = None
     ended: Count | None = None
     running: bool = False
+    _has_noted = False  # not annotated: it is not stored
 
     def __post_init__(self) -> None:
         if self.session_rank is not None and self.session_rank not in self.lineages:
@@ -49,65 +53,43 @@ class DescriptionState(Struct):
             convert([lineage.train_time, lineage.last_time], list[Seconds])
             check_unicode([lineage.custom, lineage.metrics, lineage.valid_dataset, lineage.notes])
 
-
-class Description:
-    """Keeps the description of one run up to date.
-
-    A text can be written again, at a later step. A session cannot: TensorBoard keeps the
-    first hyper-parameters and the first status that it reads. So `write_session` can require
-    that the run is exported again from the beginning.
-
-    Attributes:
-        state: What is known, and what was written; a later export begins with it.
-    """
-
-    def __init__(self, outputs: TensorBoardRuns, report: Report, state: DescriptionState) -> None:
-        """Begins, or continues an earlier export.
-
-        Args:
-            outputs: The TensorBoard runs of the run.
-            report: Takes a note if the dashboard cannot show the run.
-            state: What the earlier export knew; it is kept up to date.
-        """
-        self.state = state
-        self._outputs = outputs
-        self._report = report
-        self._has_noted = False
-
-    def write_texts(self, step: int, *, final: bool) -> None:
+    def write_texts(self, outputs: TensorBoardRuns, step: int, *, final: bool) -> None:
         """Writes the tables of ranks of which something new is known.
 
         The table of the first rank is in the run itself, those of others in their own sub-runs.
 
         Args:
+            outputs: The TensorBoard runs of the run.
             step: The step that training has reached.
             final: Whether to write everything that is known. A live export writes only what
                 matters; otherwise it would write a table each second, for its step alone.
         """
-        state = self.state
-        for rank, lineage in sorted(state.lineages.items()):
+        for rank, lineage in sorted(self.lineages.items()):
             if lineage.empty:
                 continue
-            if state.text_rank is None:
-                state.text_rank = rank
-            is_first = rank == state.text_rank
-            if not (is_first or self._outputs.shows(rank)):
+            if self.text_rank is None:
+                self.text_rank = rank
+            is_first = rank == self.text_rank
+            home = outputs.session() if is_first else outputs.writer(rank)
+            if home is None:
                 continue
-            home = self._outputs.session() if is_first else self._outputs.writer(rank)
             point = lineage_point(lineage)
             text = zlib.crc32(point.value.tensor.string_val[0])
             facts = (zlib.crc32(_facts(lineage).encode()), home.restarts)
-            written = state.texts.get(rank)
+            written = self.texts.get(rank)
             if written is None or written[:2] != facts or (final and written[2] != text):
                 home.put(step, lineage.last_time, _KIND, [point])
-                state.texts[rank] = (*facts, text)
+                self.texts[rank] = (*facts, text)
 
-    def write_session(self, began: float | None, furthest: int, *, final: bool) -> bool:
+    def write_session(
+        self, outputs: TensorBoardRuns, began: float | None, furthest: int, *, final: bool
+    ) -> bool:
         """Writes the start and the end of the session when they are known.
 
         They are those of the lowest rank with a lineage of training.
 
         Args:
+            outputs: The TensorBoard runs of the run.
             began: The time of the first record, if there is one, in seconds since the epoch.
             furthest: The step that is furthest from zero.
             final: Whether to write what is known, even if it is not complete.
@@ -116,53 +98,53 @@ class Description:
             Whether what is in the event file is right. If not, the run has to be exported
             again from the beginning.
         """
-        state, lineage = self.state, self._session_lineage()
+        lineage = self._session_lineage()
         if lineage is None or not (final or _is_complete(lineage)):
             return True
         if abs(furthest) > LAST_STEP:
-            self._note_too_far(furthest)
-            self._leave_running()
-            return state.started is None
-        session, wall_time = self._outputs.session(), lineage.last_time
+            self._note_too_far(outputs, furthest)
+            self._leave_running(outputs)
+            return self.started is None
+        session, wall_time = outputs.session(), lineage.last_time
         hyper, ended = json.dumps(hyper_parameters(lineage), sort_keys=True), ended_status(lineage)
-        points = session_points(self._outputs.run.name, lineage, began)
-        if state.started is None:
+        points = session_points(outputs.run.name, lineage, began)
+        if self.started is None:
             session.put(0, wall_time, _KIND, points[:1])
-            state.started = hyper
-        elif final and hyper != state.started:
+            self.started = hyper
+        elif final and hyper != self.started:
             return False
         if ended is None:
-            if lineage.status == RunState.RUNNING and not state.running:
-                state.running = True
-                self._outputs.running().put(0, wall_time, _KIND, points)
+            if lineage.status == RunState.RUNNING and not self.running:
+                self.running = True
+                outputs.running().put(0, wall_time, _KIND, points)
             return True
-        self._leave_running()
-        if state.ended is None:
+        self._leave_running(outputs)
+        if self.ended is None:
             session.put(0, wall_time, _KIND, points[1:])
-            state.ended = ended
-        return state.ended == ended or not final
+            self.ended = ended
+        return self.ended == ended or not final
 
     def _session_lineage(self) -> Lineage | None:
-        if self.state.session_rank is None:
-            ranks = [rank for rank, each in self.state.lineages.items() if each.describes_training]
+        if self.session_rank is None:
+            ranks = [rank for rank, each in self.lineages.items() if each.describes_training]
             if not ranks:
                 return None
-            self.state.session_rank = min(ranks)
-        return self.state.lineages[self.state.session_rank]
+            self.session_rank = min(ranks)
+        return self.lineages[self.session_rank]
 
-    def _leave_running(self) -> None:
-        if self.state.running:
-            self._outputs.session().flush()  # a reader always sees one of the two sessions
-            self._outputs.running().discard()
-            self.state.running = False
+    def _leave_running(self, outputs: TensorBoardRuns) -> None:
+        if self.running:
+            outputs.session().flush()  # a reader always sees one of the two sessions
+            outputs.running().discard()
+            self.running = False
 
-    def _note_too_far(self, furthest: int) -> None:
+    def _note_too_far(self, outputs: TensorBoardRuns, furthest: int) -> None:
         if self._has_noted:
             return
         self._has_noted = True
         # With such a step, the page fails for all runs.
-        self._report.note(
-            f"run {printable(self._outputs.run.name)}: not in the HParams dashboard, which does "
+        outputs.report.note(
+            f"run {printable(outputs.run.name)}: not in the HParams dashboard, which does "
             f"not support steps beyond {LAST_STEP} (the run has {furthest}); the text "
             "has its hyper-parameters"
         )

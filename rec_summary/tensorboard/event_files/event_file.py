@@ -24,10 +24,9 @@ from tensorboard.compat.proto import event_pb2
 
 from rec_summary.records.files import open_plain
 from rec_summary.records.format import framing
-from rec_summary.series.exports.directory import unusable
 from rec_summary.series.limits import Checksum, Count
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, ours
+from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, ours, unusable
 
 FILE_VERSION: Final = "brain.Event:2"
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

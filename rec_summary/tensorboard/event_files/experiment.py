@@ -20,10 +20,9 @@ from tensorboard.compat.proto import event_pb2
 
 from rec_summary.records.files import read_plain
 from rec_summary.records.format import framing
-from rec_summary.series.exports.cursor import CURSOR_NAME, mark_of
 from rec_summary.tensorboard.dashboards.hparams import START_TAG, start_point
 from rec_summary.tensorboard.dashboards.points import SCALARS
-from rec_summary.tensorboard.event_files.cursor import Cursor, load_cursor
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, Cursor, load_cursor, mark_of
 from rec_summary.tensorboard.event_files.event_file import FILE_VERSION
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, is_foreign
 

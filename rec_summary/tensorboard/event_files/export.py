@@ -15,14 +15,13 @@ from rec_summary.engines.units import check_failures, is_here, run_units
 from rec_summary.errors import ArgumentError, DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.exports.directory import HOLDER_NAME
-from rec_summary.series.exports.following import INTERVAL_SECS, Follower
 from rec_summary.series.options import ExportOptions, Selection, chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, shared_paths
 from rec_summary.series.report import Progress, Report
 from rec_summary.tensorboard.event_files.experiment import Described, ExperimentFile
-from rec_summary.tensorboard.event_files.logdir import LogDir
+from rec_summary.tensorboard.event_files.following import INTERVAL_SECS, Follower
+from rec_summary.tensorboard.event_files.logdir import HOLDER_NAME, WHAT, LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.run_writer import Destination
 from rec_summary.tensorboard.run_names import Names
@@ -106,7 +105,7 @@ def export_tensorboard(
     """
     options = ExportOptions(tags, plugins, since, until, max_points, tensors, ranks)
     workers = chosen_engine(engine, jobs)
-    source, logdir = places_apart(source, logdir, LogDir.what)
+    source, logdir = places_apart(source, logdir, WHAT)
     names = Names(selection=Selection(options))
     chosen = chosen_runs(names.named(find_runs(source)), runs)
     report = Report()
@@ -180,7 +179,7 @@ def follow_tensorboard(
     if not options.resumable:
         expected = "None: a series that still grows cannot be downsampled"
         raise ArgumentError(three_part("max_points", options.max_points, expected))
-    source, logdir = places_apart(source, logdir, LogDir.what)
+    source, logdir = places_apart(source, logdir, WHAT)
     with LogDir(logdir) as entered:
         destination = Destination(Names(selection=Selection(options)), entered, Report(), options)
         report, experiment = destination.report, ExperimentFile(entered)
@@ -238,7 +237,7 @@ def _exported(
             RunExporter(run, trial)
     work = functools.partial(_export_one, logdir.path, logdir.holder, options)
     units = list(zip(runs, names.split(run.name for run in runs), strict=True))
-    shared = [*shared_paths(runs), (logdir.what, os.path.join(logdir.path, HOLDER_NAME))]
+    shared = [*shared_paths(runs), (WHAT, os.path.join(logdir.path, HOLDER_NAME))]
     for index, result, error in run_units(engine, work, units, sizes=sizes, shared=shared):
         name = runs[index].name
         if error is not None:

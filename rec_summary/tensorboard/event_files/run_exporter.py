@@ -6,26 +6,29 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from rec_summary.records.reading.runs import Run
-from rec_summary.series.exports.cursor import CURSOR_NAME, remove_cursor, save_cursor
-from rec_summary.series.exports.reading import continues, is_replaced
+from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.series.batch import SUMMARY, Batch
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import Selection
 from rec_summary.series.text import printable
-from rec_summary.tensorboard.event_files.cursor import Cursor, load_cursor
-from rec_summary.tensorboard.event_files.description import Description
+from rec_summary.tensorboard.event_files.cursor import (
+    CURSOR_NAME,
+    Cursor,
+    load_cursor,
+    remove_cursor,
+    save_cursor,
+)
 from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.experiment import Described, described
 from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns, is_sub_run
-from rec_summary.tensorboard.outputs import RunOutput
 from rec_summary.tensorboard.run_names import TargetNames, is_parallel
-from rec_summary.tensorboard.run_reader import RunReader
+from rec_summary.tensorboard.run_reader import RunReader, continues, is_replaced
 
 _COMMIT_BYTES: Final = 1 << 26
 _STATES: Final = 8
 
 
-class RunExporter(RunReader):
+class RunExporter:
     """Exports one run to a log directory, and keeps it up to date there.
 
     `update` exports what is new since the last update, by this process or by an earlier one:
@@ -36,6 +39,7 @@ class RunExporter(RunReader):
 
     _state: Cursor
     _outputs: TensorBoardRuns
+    _reader: RunReader
 
     def __init__(self, run: Run, destination: Destination) -> None:
         """Reads the cursor and checks the places; nothing is written yet.
@@ -48,14 +52,18 @@ class RunExporter(RunReader):
             DestinationError: The log directory cannot be read, or there are event files of
                 another writer in the run's place.
         """
-        report, self._options = destination.report, destination.options
-        super().__init__(run, report, NewRecords(report, frames=True), Selection(self._options))
         self._destination = destination
-        self._logdir = destination.logdir
+        _, self._logdir, self._report, self._options = destination
+        self._records = NewRecords(self._report, frames=True)
         cursor = load_cursor(self._logdir, run.name)
         # The TensorBoard runs of an earlier export.
-        self._stale = list(cursor.outputs if cursor else self._left_behind())
-        self._begin(cursor if cursor and self._is_in_force(cursor) else None)
+        self._stale = list(cursor.outputs if cursor else self._left_behind(run.name))
+        self._begin(run, cursor if cursor and self._is_in_force(run, cursor) else None)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether reading stopped at damage that is soon to be tried again."""
+        return self._records.is_waiting(self._outputs.run.files)
 
     @property
     def has_records(self) -> bool:
@@ -81,21 +89,20 @@ class RunExporter(RunReader):
         Raises:
             DestinationError: Something cannot be written.
         """
-        self._run = self._outputs.run = run
-        if is_replaced(run, self._state, self._records) and self._can_begin_again():
-            self._begin_again()
-        yield from self._read_all(final=final)
+        if is_replaced(run, self._state, self._records) and self._can_begin_again(run):
+            self._begin_again(run)
+        yield from self._read(run, final=final)
         if not self._describe(final=final):
-            if self._can_begin_again():
-                self._begin_again()
-                yield from self._read_all(final=final)
+            if self._can_begin_again(run):
+                self._begin_again(run)
+                yield from self._read(run, final=final)
                 self._describe(final=final)
             else:
                 self._report.note(
                     f"run {printable(run.name)}: what its hyper-parameters or its status are "
                     "now is in its text only; the HParams dashboard keeps the first ones"
                 )
-        self._show_ranks(final=final)
+        self._reader.show_ranks(final=final)
         self._outputs.settle()
 
     def commit(self) -> Described | None:
@@ -117,18 +124,17 @@ class RunExporter(RunReader):
         if not written:
             return None
         self._state.outputs = written
-        if self._ranks is not None:
-            self._ranks.pack()
-        mark = save_cursor(self._logdir, self._run.name, self._state)
-        return described(self._run.name, self._state, mark)
+        if self._state.ranks is not None:
+            self._state.ranks.pack()
+        name = self._outputs.run.name
+        return described(name, self._state, save_cursor(self._logdir, name, self._state))
 
     def close(self) -> None:
         """Closes all files, also after an error."""
         self._outputs.close()
 
-    def _begin(self, cursor: Cursor | None) -> None:
+    def _begin(self, run: Run, cursor: Cursor | None) -> None:
         """Begins, or continues where an earlier export stopped."""
-        run = self._run
         if cursor is None:
             cursor = Cursor(
                 format=4,
@@ -136,29 +142,42 @@ class RunExporter(RunReader):
                 # One rank's values are the run's own; several get a sub-run each.
                 targets=TargetNames(is_parallel(run), {}),
             )
-        outputs = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
-        self._description = Description(outputs, self._report, cursor.description)
-        self._continue_from(cursor, outputs, cursor.description.lineages)
+        self._state, selection = cursor, Selection(self._options)
+        self._outputs = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
+        lineages = cursor.description.lineages
+        self._reader = RunReader(cursor, lineages, self._outputs, self._records, selection)
         self._uncommitted = 0
 
-    def _begin_again(self) -> None:
+    def _begin_again(self, run: Run) -> None:
         self._stale += self._outputs.discard_all()
-        remove_cursor(self._logdir, self._run.name)
-        self._begin(None)
+        remove_cursor(self._logdir, run.name)
+        self._begin(run, None)
 
-    def _left_behind(self) -> Iterator[str]:
+    def _read(self, run: Run, *, final: bool) -> Iterator[None]:
+        """Reads what is new."""
+        is_first = not self.has_records
+        for file, batch in self._reader.new(run, final=final):
+            if is_first:  # before anything changes that an old cursor describes
+                remove_cursor(self._logdir, run.name)
+                is_first = False
+            if batch.kind == SUMMARY:
+                self._commit_between_steps(file, batch)
+            self._reader.take(file, batch)
+            yield
+        self._reader.join()
+
+    def _left_behind(self, run: str) -> Iterator[str]:
         """Yields the sub-runs of an export that was killed before it saved a cursor.
 
         They are known by their names; where there is a cursor, or will be one, is another run.
         """
-        for name, files, _ in self._logdir.directories(self._run.name):
+        for name, files, _ in self._logdir.directories(run):
             is_recorded = CURSOR_NAME in files or self._destination.names.is_recorded(name)
-            if is_sub_run(name, self._run.name) and not is_recorded:
+            if is_sub_run(name, run) and not is_recorded:
                 yield name
 
-    def _is_in_force(self, cursor: Cursor) -> bool:
+    def _is_in_force(self, run: Run, cursor: Cursor) -> bool:
         """Whether a cursor describes these records, these options and these event files."""
-        run = self._run
         if not self._options.resumable or cursor.options != self._options.fingerprint():
             return False
         if not self._destination.names.fit(run, cursor.targets):
@@ -169,29 +188,25 @@ class RunExporter(RunReader):
             is_intact(self._logdir, name, output.file) for name, output in cursor.outputs.items()
         )
 
-    def _can_begin_again(self) -> bool:
+    def _can_begin_again(self, run: Run) -> bool:
         """Whether all that was ever exported of this run can still be read."""
-        names = {os.path.basename(file.path) for file in self._run.files}
+        names = {os.path.basename(file.path) for file in run.files}
         return self._state.files.keys() <= names
 
-    def _begins(self) -> None:
-        # Before anything changes that an old cursor describes.
-        remove_cursor(self._logdir, self._run.name)
-
-    def _reaches(self, step: int, output: RunOutput | None, nbytes: int) -> None:
-        # A long export may be killed. Its cursor is saved between two steps.
-        self._uncommitted += nbytes
+    def _commit_between_steps(self, file: RecordFile, batch: Batch) -> None:
+        """Saves the cursor of a long export now and then: it may be killed."""
+        self._uncommitted += batch.end_offset - batch.offset
         # The state of many ranks is large: it is not worth more than a part of the time.
-        least = max(_COMMIT_BYTES, 0 if self._ranks is None else _STATES * self._ranks.nbytes)
-        is_due = self._uncommitted >= least and self._options.resumable
-        if is_due and (output is None or step != output.step):
-            self._uncommitted = 0
-            self.commit()
+        ranks = self._state.ranks
+        least = max(_COMMIT_BYTES, 0 if ranks is None else _STATES * ranks.nbytes)
+        if self._uncommitted >= least and self._options.resumable:
+            output = self._reader.output_of(file, batch)
+            if output is None or batch.steps[0] != output.step:
+                self._uncommitted = 0
+                self.commit()
 
     def _describe(self, *, final: bool) -> bool:
         """Writes the texts and the session of the run; returns whether the event file is right."""
-        description = self._description
-        if not description.state.lineages:
-            return True
-        description.write_texts(self._state.reached, final=final)
-        return description.write_session(self._state.began, self._state.furthest, final=final)
+        state, outputs = self._state, self._outputs
+        state.description.write_texts(outputs, state.reached, final=final)
+        return state.description.write_session(outputs, state.began, state.furthest, final=final)

@@ -296,7 +296,11 @@ class TensorBoardRun(RunOutput):
 
 
 class TensorBoardRuns(RunOutputs[TensorBoardRun]):
-    """The TensorBoard runs of one recorded run, each with its event file."""
+    """The TensorBoard runs of one recorded run, each with its event file.
+
+    Attributes:
+        report: Counts what is exported, and takes notes.
+    """
 
     def __init__(
         self,
@@ -317,7 +321,7 @@ class TensorBoardRuns(RunOutputs[TensorBoardRun]):
             DestinationError: A run directory cannot be read, or has event files of another writer.
         """
         super().__init__(run, destination.names, targets)
-        self._destination = destination
+        self._destination, self.report = destination, destination.report
         self._earlier = dict(outputs)
         for name in outputs:
             self._open(name)

@@ -18,7 +18,6 @@ from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.reading.totals import Totals
 from rec_summary.records.remote import Url, path_or_url
 from rec_summary.scrubbing import scrubbed
-from rec_summary.series.batch import Record
 from rec_summary.series.comparison.groups import GROUP, grouped
 from rec_summary.series.comparison.samples import (
     SAMPLES,
@@ -27,7 +26,6 @@ from rec_summary.series.comparison.samples import (
 )
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
-from rec_summary.series.exports.reading import compacted, continues
 from rec_summary.series.lineage import hyper_parameters
 from rec_summary.series.new_records import (
     PATIENCE_SECS,
@@ -45,7 +43,7 @@ from rec_summary.tensorboard.provider.group_run import STATISTICS, GroupRun
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
 from rec_summary.tensorboard.provider.served_run import ServedRun
 from rec_summary.tensorboard.run_names import Names, TargetNames, is_parallel
-from rec_summary.tensorboard.run_reader import ReadingState, RunReader
+from rec_summary.tensorboard.run_reader import ReadingState, RunReader, compacted, continues
 
 logger = logging.getLogger("rec_summary")
 
@@ -77,7 +75,7 @@ class Pace:
     patience: float = PATIENCE_SECS
 
 
-class _Loader(RunReader):
+class _Loader:
     """Reads one run, and describes it.
 
     Attributes:
@@ -99,9 +97,13 @@ class _Loader(RunReader):
         self.outputs = ServedRuns(run, names, TargetNames(several, {}), report, x)
         self._x = x
         self._totals: dict[int, Totals] = {}  # by rank
-        records = NewRecords(report, patience=patience, scanned=scanned)
-        super().__init__(run, report, records)
-        self._continue_from(ReadingState(), self.outputs, {})
+        self._records = NewRecords(report, patience=patience, scanned=scanned)
+        self._reader = RunReader(ReadingState(), {}, self.outputs, self._records)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether reading stopped at damage that is soon to be tried again."""
+        return self._records.is_waiting(self.outputs.run.files)
 
     def fits(self, run: Run) -> bool:
         """Whether what was read is the beginning of what there is now, and has the same names."""
@@ -109,19 +111,20 @@ class _Loader(RunReader):
             return False
         if not self._names.fit_ranks(run, self.outputs.targets):
             return False
-        if compacted(run, self._state):
+        state = self._reader.state
+        if compacted(run, state):
             return False  # values that are in no file any more are known by their place
-        return not self._state.files or continues(run, self._state, self._records)
+        return not state.files or continues(run, state, self._records)
 
     def begin_at(self, file: RecordFile, offset: int) -> None:
         """Leaves out the records of a file that end at an offset or before."""
         position = ReadPosition(boundary(file.path, offset))
-        self._state.files[os.path.basename(file.path)] = position
+        self._reader.state.files[os.path.basename(file.path)] = position
 
     def is_of_several(self, run: Run) -> bool:
         """Whether several ranks write to the run, as far as it has been read."""
         return len(run.ranks) > 1 or any(
-            lineage.state.rank_size > 1 for lineage in self._lineages.values()
+            lineage.state.rank_size > 1 for lineage in self._reader.lineages.values()
         )
 
     def update(self, run: Run, until: float) -> bool:
@@ -131,37 +134,36 @@ class _Loader(RunReader):
             run: The run, with its files.
             until: When to stop, between two steps; by the monotonic clock. Call it again then.
         """
-        self._run = self.outputs.run = run
-        for _ in self._read_all(final=False):
+        reader, state = self._reader, self._reader.state
+        for file, batch in reader.new(run, final=False):
+            reader.take(file, batch)
+            for record in batch.records() if batch.kind == "train_lineage" else ():
+                totals = self._totals.setdefault(file.name.rank, Totals())
+                totals.take(record.event.train_lineage)
+                known = (rank for rank, totals in self._totals.items() if totals.known)
+                self.outputs.totals = self._totals.get(min(known, default=-1), self.outputs.totals)
             if time.monotonic() > until:
                 return False
-        lineages = {rank: each for rank, each in sorted(self._lineages.items()) if not each.empty}
+        reader.join()
+        lineages = {rank: each for rank, each in sorted(reader.lineages.items()) if not each.empty}
         for rank, lineage in lineages.items():
             is_first = rank == min(lineages)
-            if not (is_first or self.outputs.shows(rank)):
-                continue
             home = self.outputs.session() if is_first else self.outputs.writer(rank)
-            home.put(self._state.reached, lineage.last_time, "lineage", [lineage_point(lineage)])
+            if home is not None:
+                home.put(state.reached, lineage.last_time, "lineage", [lineage_point(lineage)])
         trained = [lineage for lineage in lineages.values() if lineage.describes_training]
         if trained:
             self.outputs.parameters = hyper_parameters(trained[0])
-        furthest = self._state.furthest
+        furthest = state.furthest
         if self._x == SAMPLES:
             furthest = int(self.outputs.totals.at(furthest))
         if trained and abs(furthest) <= LAST_STEP:
             # With a step beyond, the page of hyper-parameters fails for all runs.
-            points = session_points(run.name, trained[0], self._state.began)
+            points = session_points(run.name, trained[0], state.began)
             self.outputs.session().put(0, trained[0].last_time, "lineage", points)
-        self._show_ranks(final=True)
+        reader.show_ranks(final=True)
         self.outputs.settle()
         return True
-
-    def _take_lineage(self, rank: int, record: Record) -> None:
-        super()._take_lineage(rank, record)
-        if record.kind == "train_lineage":
-            self._totals.setdefault(rank, Totals()).take(record.event.train_lineage)
-            with_totals = [totals for _, totals in sorted(self._totals.items()) if totals.known]
-            self.outputs.totals = (with_totals or [self.outputs.totals])[0]
 
 
 @dataclass
@@ -377,8 +379,8 @@ class RunIndex:
         self._names.release(run.name for run in self._groups)
         groups: list[GroupRun] = []
         with contextlib.suppress(ArgumentError):  # not all of the hyper-parameters are known yet
-            runs_of = grouped({name: run.parameters for name, run in shown.items()}, self._group_by)
-            for group, runs in runs_of.items():
+            facts = {name: run.parameters for name, run in shown.items()}
+            for group, runs in grouped(facts, self._group_by).items() if facts else ():
                 members = [shown[name].main() for name in runs]
                 for statistic, field in STATISTICS.items() if len(runs) > 1 else ():
                     name = self._names.claim(f"group/{group[:_LONGEST_GROUP]}/{statistic}")

@@ -24,8 +24,7 @@ from rec_summary import Retention, SummaryRecord
 from rec_summary.compaction import commit
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind, hidden_path, parse_name, replaced_name
-from rec_summary.records.reading.compacted import compaction_of
-from rec_summary.records.reading.runs import find_runs, list_files
+from rec_summary.records.reading.runs import compaction_of, find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import (
     DONE,

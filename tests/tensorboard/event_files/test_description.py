@@ -15,7 +15,7 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.lineage import Lineage, Metric, Note
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.event_files.description import Description, DescriptionState
+from rec_summary.tensorboard.event_files.description import Description
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns
 from rec_summary.tensorboard.run_names import Names, TargetNames
@@ -67,11 +67,8 @@ def outputs(tmp_path: Path, watched: Watched) -> Iterator[TensorBoardRuns]:
     runs.close()
 
 
-def describing(
-    outputs: TensorBoardRuns, report: Report | None = None, **lineages: Lineage
-) -> Description:
-    state = DescriptionState({int(rank[1:]): each for rank, each in lineages.items()})
-    return Description(outputs, report or Report(), state)
+def describing(**lineages: Lineage) -> Description:
+    return Description({int(rank[1:]): each for rank, each in lineages.items()})
 
 
 def trained(step: int | None = 1, status: int = RunState.RUNNING, **facts: Any) -> Lineage:
@@ -95,17 +92,17 @@ def steps(outputs: TensorBoardRuns, logs: Path, name: str = "") -> list[int]:
 def test_a_text_is_written_when_something_else_than_the_progress_is_new(
     outputs: TensorBoardRuns, logs: Path
 ) -> None:
-    description = describing(outputs, _2=trained(), _3=trained(), _1=trained(), _0=Lineage())
-    lineage = description.state.lineages[1]
+    description = describing(_2=trained(), _3=trained(), _1=trained(), _0=Lineage())
+    lineage = description.lineages[1]
     assert lineage.train is not None
     at = iter(range(5, 100))
     expected = [5]
-    description.write_texts(next(at), final=False)
+    description.write_texts(outputs, next(at), final=False)
     lineage.train.run_state.step = 2
-    description.write_texts(next(at), final=False)  # it writes nothing
-    description.write_texts(next(at), final=True)
+    description.write_texts(outputs, next(at), final=False)  # it writes nothing
+    description.write_texts(outputs, next(at), final=True)
     expected.append(7)
-    description.write_texts(next(at), final=True)  # nor does this
+    description.write_texts(outputs, next(at), final=True)  # nor does this
 
     def reason() -> None:
         lineage.train.run_state.reason = "why"  # type: ignore[union-attr]
@@ -122,7 +119,7 @@ def test_a_text_is_written_when_something_else_than_the_progress_is_new(
     for new in news:
         new()
         expected.append(step := next(at))
-        description.write_texts(step, final=False)
+        description.write_texts(outputs, step, final=False)
     assert steps(outputs, logs) == expected
     assert steps(outputs, logs, "rank_2") == [5]
     assert {time for _, time, _ in written(outputs, logs)} == {9.0}
@@ -132,21 +129,21 @@ def test_a_text_is_written_when_something_else_than_the_progress_is_new(
 
 
 def test_a_session_begins_and_ends_once(outputs: TensorBoardRuns, logs: Path) -> None:
-    description = describing(outputs, _1=trained(step=0))
-    state, lineage = description.state, description.state.lineages[1]
+    description = describing(_1=trained(step=0))
+    lineage = description.lineages[1]
     assert lineage.train is not None
-    assert description.write_session(5.0, 1, final=False)
-    assert state.started is None  # a stream's batch size is not known yet
+    assert description.write_session(outputs, 5.0, 1, final=False)
+    assert description.started is None  # a stream's batch size is not known yet
     lineage.train.run_state.step = 1
     for _ in range(2):
-        assert description.write_session(5.0, 1, final=False)
+        assert description.write_session(outputs, 5.0, 1, final=False)
     assert tags(outputs, logs, "running") == [START, END]
     assert tags(outputs, logs) == [START]
     lineage.train.run_state.status = RunState.FINISHED
     for _ in range(2):
-        assert description.write_session(5.0, 1, final=True)
+        assert description.write_session(outputs, 5.0, 1, final=True)
     assert not (logs / outputs.run.name / "running").exists()
-    assert not state.running
+    assert not description.running
     [(at, time, start), (_, _, end)] = written(outputs, logs)
     assert (at, time) == (0, 9.0)
     began = metadata.parse_session_start_info_plugin_data(start.metadata.plugin_data.content)
@@ -155,23 +152,23 @@ def test_a_session_begins_and_ends_once(outputs: TensorBoardRuns, logs: Path) ->
     assert (ended.status, ended.end_time_secs) == (api_pb2.STATUS_SUCCESS, 7.0)
 
     lineage.train.run_state.status = RunState.FAILED
-    assert description.write_session(5.0, 1, final=False)
-    assert not description.write_session(5.0, 1, final=True)
+    assert description.write_session(outputs, 5.0, 1, final=False)
+    assert not description.write_session(outputs, 5.0, 1, final=True)
     lineage.train.run_state.status = RunState.FINISHED
     lineage.custom["dropout"] = 0.5
-    assert description.write_session(5.0, 1, final=False)
-    assert not description.write_session(5.0, 1, final=True)
+    assert description.write_session(outputs, 5.0, 1, final=False)
+    assert not description.write_session(outputs, 5.0, 1, final=True)
 
 
 def test_a_reader_sees_one_of_the_two_sessions(
     outputs: TensorBoardRuns, watched: Watched, logs: Path
 ) -> None:
-    description = describing(outputs, _1=trained())
-    description.write_session(5.0, 1, final=False)
+    description = describing(_1=trained())
+    description.write_session(outputs, 5.0, 1, final=False)
     seen: list[tuple[int, float, Any]] = []
     watched.removing = lambda: seen.extend(event_files.values(logs / outputs.run.name))
-    description.state.lineages[1] = trained(status=RunState.FINISHED)
-    description.write_session(5.0, 1, final=False)
+    description.lineages[1] = trained(status=RunState.FINISHED)
+    description.write_session(outputs, 5.0, 1, final=False)
     assert [value.tag for _, _, value in seen] == [START]
 
 
@@ -189,11 +186,11 @@ def test_a_reader_sees_one_of_the_two_sessions(
 def test_a_session_waits_for_its_hyper_parameters_unless_it_is_the_last_chance(
     outputs: TensorBoardRuns, logs: Path, lineage: Lineage, *, is_complete: bool
 ) -> None:
-    description = describing(outputs, _1=lineage)
-    assert description.write_session(None, 1, final=False)
-    assert (description.state.started is not None) == is_complete
-    assert description.write_session(None, 1, final=True)
-    assert description.state.running == (lineage.status == RunState.RUNNING)
+    description = describing(_1=lineage)
+    assert description.write_session(outputs, None, 1, final=False)
+    assert (description.started is not None) == is_complete
+    assert description.write_session(outputs, None, 1, final=True)
+    assert description.running == (lineage.status == RunState.RUNNING)
     [start] = [value for _, _, value in written(outputs, logs) if value.tag == START]
     began = metadata.parse_session_start_info_plugin_data(start.metadata.plugin_data.content)
     assert began.start_time_secs == 9.0
@@ -202,30 +199,31 @@ def test_a_session_waits_for_its_hyper_parameters_unless_it_is_the_last_chance(
 def test_a_session_is_that_of_the_first_rank_that_was_known_to_train(
     outputs: TensorBoardRuns,
 ) -> None:
-    description = describing(outputs, _0=Lineage(evaluations=1))
-    assert description.write_session(1.0, 1, final=True)
-    assert description.state.started is None
-    description.state.lineages.update({2: trained(), 1: trained()})
-    description.write_session(1.0, 1, final=True)
-    assert description.state.session_rank == 1
-    description.state.lineages[0] = trained()
-    description.write_session(1.0, 1, final=True)
-    assert description.state.session_rank == 1
+    description = describing(_0=Lineage(evaluations=1))
+    assert description.write_session(outputs, 1.0, 1, final=True)
+    assert description.started is None
+    description.lineages.update({2: trained(), 1: trained()})
+    description.write_session(outputs, 1.0, 1, final=True)
+    assert description.session_rank == 1
+    description.lineages[0] = trained()
+    description.write_session(outputs, 1.0, 1, final=True)
+    assert description.session_rank == 1
 
 
 @pytest.mark.parametrize("furthest", [MOST + 1, -MOST - 1])
 def test_a_session_with_a_step_that_breaks_the_page_is_left_out(
     outputs: TensorBoardRuns, logs: Path, furthest: int
 ) -> None:
-    report = Report()
-    description = describing(outputs, report, _1=trained())
+    description = describing(_1=trained())
     for further in (0, furthest):
-        assert description.write_session(1.0, furthest + further, final=True)
-    [note] = report.notes
+        assert description.write_session(outputs, 1.0, furthest + further, final=True)
+    [note] = outputs.report.notes
     assert f"not support steps beyond {MOST} (the run has {furthest})" in note
-    assert description.write_session(1.0, MOST, final=True)
+    assert description.write_session(outputs, 1.0, MOST, final=True)
     assert tags(outputs, logs, "running") == [START, END]
-    assert not description.write_session(1.0, furthest, final=True)  # what is there has to go
+    assert not description.write_session(
+        outputs, 1.0, furthest, final=True
+    )  # what is there has to go
     assert not (logs / outputs.run.name / "running").exists()
 
 
@@ -239,4 +237,4 @@ def test_a_session_with_a_step_that_breaks_the_page_is_left_out(
 )
 def test_a_state_that_no_export_has_left_is_refused(facts: dict[str, Any]) -> None:
     with pytest.raises((ValueError, msgspec.ValidationError)):
-        DescriptionState(**facts)
+        Description(**facts)

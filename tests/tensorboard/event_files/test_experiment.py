@@ -11,7 +11,7 @@ import pytest
 from tensorboard.plugins.hparams import metadata
 
 from rec_summary._pb.lineage_pb2 import EvaluationLineage
-from rec_summary.series.exports.cursor import CURSOR_NAME
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir

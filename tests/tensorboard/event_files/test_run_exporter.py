@@ -23,11 +23,11 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series import new_records
-from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.overview.rows import rows
 from rec_summary.series.ranks import merging
 from rec_summary.series.report import Report
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter

@@ -364,7 +364,7 @@ def check(work: str, folder: str, records: int) -> dict[str, float]:
 
 def _widest(folder: str, first: int, last: int) -> int:
     """Returns the width of the widest bucket of the files with some records, in steps."""
-    from rec_summary.records.reading.compacted import compaction_of
+    from rec_summary.records.reading.runs import compaction_of
 
     widest = _INTERVAL
     for file, (begin, _), (end, _) in _summaries(folder):

@@ -20,12 +20,11 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import BadLength, RecordReader, TruncatedRecord
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.rows import rows
 from rec_summary.series.overview.verify import verify_file
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.event_files.cursor import decode
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, decode
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex

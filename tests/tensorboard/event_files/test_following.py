@@ -6,23 +6,22 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from rec_summary.errors import DestinationError
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.exports.cursor import CURSOR_NAME
-from rec_summary.series.exports.following import (
-    COMMIT_SECS,
-    RETRY_SECS,
-    Exporter,
-    Follower,
-)
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.event_files.following import (
+    COMMIT_SECS,
+    RETRY_SECS,
+    Follower,
+)
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.run_writer import Destination
@@ -46,7 +45,7 @@ class Followed:
         self.logdir = LogDir(str(self.logs))
 
     def follow(
-        self, pattern: str | None = None, opened: Callable[[Run], Exporter] | None = None
+        self, pattern: str | None = None, opened: Callable[[Run], Any] | None = None
     ) -> Follower:
         destination = Destination(Names(), self.logdir, self.report, ExportOptions())
         exporter = opened or functools.partial(RunExporter, destination=destination)

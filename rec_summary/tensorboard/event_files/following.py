@@ -7,9 +7,9 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from rec_summary.errors import DestinationError
 from rec_summary.records.reading.runs import Run
@@ -17,27 +17,11 @@ from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.options import matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
+from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 
 INTERVAL_SECS: Final = 0.25
 COMMIT_SECS: Final = 5.0  # from something new to the commit of an exporter
 RETRY_SECS: Final = 10.0  # from a failure of a run to the next try
-
-
-class Exporter(Protocol):
-    """Exports one run."""
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether reading stopped at damage that is soon to be tried again."""
-
-    def update(self, run: Run, *, final: bool) -> Iterator[None]:
-        """Exports what is new; yields after each part, and can be stopped there."""
-
-    def commit(self) -> object:
-        """Saves what a later export needs to go on from here."""
-
-    def close(self) -> None:
-        """Closes all files, also after an error."""
 
 
 @dataclass
@@ -53,7 +37,7 @@ class _Followed:
     """
 
     run: Run
-    exporter: Exporter | None = None
+    exporter: RunExporter | None = None
     commit_at: float = math.inf
     retry_at: float = math.inf
 
@@ -74,7 +58,7 @@ class Follower:
     """
 
     poller: RunPoller
-    opened: Callable[[Run], Exporter]
+    opened: Callable[[Run], RunExporter]
     report: Report
     stop: threading.Event
     _: KW_ONLY

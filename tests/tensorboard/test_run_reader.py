@@ -1,4 +1,4 @@
-"""Whether the files of a run go on from what an earlier export has read of them."""
+"""Reading the record files of a run from where an earlier reader stopped."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from rec_summary._pb.lineage_pb2 import EvaluationLineage
 from rec_summary.compaction.directory import compact
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind, RecordName, parse_name
-from rec_summary.records.reading.runs import RecordFile, Run, list_files
-from rec_summary.series.batch import Batch
-from rec_summary.series.exports.reading import FileReader, FilesRead, continues, is_replaced
+from rec_summary.records.reading.runs import Run, find_runs, list_files
 from rec_summary.series.new_records import NewRecords, ReadPosition
 from rec_summary.series.options import ExportOptions, Selection, Since
 from rec_summary.series.report import Report
 from rec_summary.series.runs.writers import Writers
+from rec_summary.tensorboard.provider.served_outputs import ServedRuns
+from rec_summary.tensorboard.run_names import Names, TargetNames
+from rec_summary.tensorboard.run_reader import ReadingState, RunReader, continues, is_replaced
 from tests.support.record_dirs import START, event, lineage, scalar
 
 
@@ -40,9 +41,9 @@ def run_of(path: Path, names: list[RecordName]) -> Run:
     return Run("run", str(path), tuple(list_files(str(path))))
 
 
-def read_of(names: list[RecordName], offset: int = 10) -> FilesRead:
+def read_of(names: list[RecordName], offset: int = 10) -> ReadingState:
     files = {str(each): ReadPosition(offset) for each in names}
-    return FilesRead(files=files, writers=Writers([], {}), began=None)
+    return ReadingState(files=files, writers=Writers([], {}), began=None)
 
 
 @pytest.mark.parametrize(
@@ -82,42 +83,28 @@ def test_a_file_that_is_smaller_than_what_was_read_is_replaced(
     assert continues(run, state, NewRecords(Report())) != expected
 
 
-class Reader(FileReader):
-    """Reads the steps."""
-
-    def __init__(
-        self, run: Run, report: Report, records: NewRecords, state: FilesRead, **options: Any
-    ) -> None:
-        super().__init__(run, report, records, **options)
-        self._state = state
-        self.begins: list[float | None] = []
-
-    def read(self) -> list[int]:
-        """Reads what is new."""
-        self.steps: list[int] = []
-        for _ in self._read_files(final=True):
-            pass
-        return self.steps
-
-    def _begins(self) -> None:
-        self.begins.append(self._state.began)
-
-    def _take(self, file: RecordFile, batch: Batch) -> None:
-        if file.name.kind is Kind.SUMMARY:
-            self._state.writers.of(file, batch)
-        self.steps += batch.steps.tolist()
+def read(
+    path: Path, state: ReadingState, records: NewRecords | None = None, **options: Any
+) -> list[int]:
+    """Reads what is new, and returns the steps."""
+    records, [run] = records or NewRecords(Report()), find_runs(path)
+    outputs = ServedRuns(run, Names(), TargetNames(len(run.ranks) > 1, {}), records.report)
+    reader, steps = RunReader(state, {}, outputs, records, **options), []
+    for file, batch in reader.new(run, final=True):
+        reader.take(file, batch)
+        steps += batch.steps.tolist()
+    return steps
 
 
 def test_files_with_something_new_are_counted(tmp_path: Path) -> None:
     """Not one that ends with damage, which is tried again."""
     first, second = (frame(event(n, scalar("loss", n)).SerializeToString()) for n in (1, 2))
     (tmp_path / str(FIRST)).write_bytes(first + b"no record: nothing behind it can be read")
-    report, state = Report(), read_of([])
+    report, state = Report(), ReadingState()
     records = NewRecords(report)
     for data, steps, count in ((first, [1, 1], 2), (first, [], 2), (first + second, [2], 3)):
         (tmp_path / str(SECOND)).write_bytes(data)
-        run = Run("run", str(tmp_path), tuple(list_files(str(tmp_path))))
-        assert Reader(run, report, records, state).read() == steps
+        assert read(tmp_path, state, records) == steps
         assert report.files == count
     assert [problem.offset for problem in report.problems] == [len(first)]
 
@@ -127,11 +114,6 @@ def segment(path: Path, name: RecordName, *steps: int) -> None:
     records = (event(n, scalar("loss", n)) for n in steps)
     (path / str(name)).write_bytes(b"".join(frame(e.SerializeToString()) for e in records))
     os.utime(path / str(name), (START + steps[-1] / 4,) * 2)
-
-
-def reader_of(path: Path, state: FilesRead, **options: Any) -> Reader:
-    run = Run("run", str(path), tuple(list_files(str(path))))
-    return Reader(run, Report(), NewRecords(Report()), state, **options)
 
 
 def test_of_files_without_selected_times_the_first_one_of_a_rank_and_its_lineage_are_read(
@@ -146,39 +128,37 @@ def test_of_files_without_selected_times_the_first_one_of_a_rank_and_its_lineage
         (tmp_path / str(name(number, kind=Kind.LINEAGE))).write_bytes(old)
         os.utime(tmp_path / str(name(number, kind=Kind.LINEAGE)), (START, START))
     since = Selection(ExportOptions(since=Since(wall_time=START + 1e6)))
-    state = FilesRead()
-    assert [step for step in reader_of(tmp_path, state, selection=since).read() if step] == [1, 11]
-    read = {(each.rank, each.kind, each.stamp) for each in map(parse_name, state.files) if each}
+    state = ReadingState()
+    assert [step for step in read(tmp_path, state, selection=since) if step] == [1, 11]
+    begun = {(each.rank, each.kind, each.stamp) for each in map(parse_name, state.files) if each}
     kinds = Kind.SUMMARY, Kind.LINEAGE
-    assert read == {(0, kinds[0], 1), (0, kinds[1], 1), (0, kinds[1], 2), (1, kinds[0], 1)}
-    assert reader_of(tmp_path, FilesRead()).read().count(0) == 2  # all, without a selection
+    assert begun == {(0, kinds[0], 1), (0, kinds[1], 1), (0, kinds[1], 2), (1, kinds[0], 1)}
+    assert read(tmp_path, ReadingState()).count(0) == 2  # all, without a selection
 
 
 def test_reading_begins_once_with_the_time_of_the_first_record(tmp_path: Path) -> None:
-    state = FilesRead()
+    state = ReadingState()
     for number in (1, 2):
         segment(tmp_path, name(number), number)
-        reader = reader_of(tmp_path, state)
-        assert reader.read() == [number]
-        assert reader.begins == ([START + 1 / 4] if number == 1 else [])
-    assert state.began == START + 1 / 4
+        assert read(tmp_path, state) == [number]
+        assert state.began == START + 1 / 4
 
 
 @pytest.mark.parametrize("read_before", [3, 8])
 def test_of_a_compacted_file_what_was_read_before_is_not_read_again(
     tmp_path: Path, read_before: int
 ) -> None:
-    state = FilesRead()
+    state = ReadingState()
     for number in range(8):
         if number == read_before:
-            reader_of(tmp_path, state).read()
+            read(tmp_path, state)
         segment(tmp_path, name(number + 1), *range(number * 250 + 1, number * 250 + 251))
     if read_before == 8:
-        reader_of(tmp_path, state).read()
+        read(tmp_path, state)
     compact(tmp_path, 50_000)
     made = [file for file in list_files(str(tmp_path)) if file.name.last is not None]
     assert made
-    steps = [step for step in reader_of(tmp_path, state).read() if step]
+    steps = [step for step in read(tmp_path, state) if step]
     assert steps == sorted(set(steps))
     if read_before == 8:
         assert steps == []
