@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -341,6 +342,11 @@ class Record(Batch):
         scalars = [recorded.value.scalar_value for recorded in self.values]
         rows = np.zeros(len(codes), np.int64)
         return Table([*numbers], rows, np.array(codes, np.int64), np.array(scalars, np.float64))
+
+    @cached_property
+    def _series(self) -> dict[Series, Span]:
+        counts = Counter(recorded[:2] for recorded in self.values)
+        return {each: Span(0, n, self.step, self.step) for each, n in counts.items()}
 
     @property
     def count(self) -> int:

@@ -239,9 +239,12 @@ class RunReader:
         """Passes on what is known of all ranks together now, and was not before."""
         # It is the run's own: the values of its ranks are in sub-runs. Not by step: states are
         # recorded so seldom that they may not show a restart that other values do.
-        for record in heapq.merge(
-            self._merged(), self._in_common(), key=operator.attrgetter("wall_time")
-        ):
+        merged = (
+            DerivedRecord.at(p.step, p.origin.wall_time, p.origin.path, p.origin.offset, p.values)
+            for p in self._merging.points(self.outputs.run.files)
+        )
+        by_time = operator.attrgetter("wall_time")
+        for record in heapq.merge(merged, self._in_common(), key=by_time):
             self.outputs.session().take(record)
 
     def show_ranks(self, *, final: bool) -> None:
@@ -258,12 +261,6 @@ class RunReader:
         wall_time = max(history.wall_time for history in histories)
         step = max(int(history.steps[-1]) for history in histories)
         self.outputs.session().put(step, wall_time, _RANKS, points)
-
-    def _merged(self) -> Iterator[DerivedRecord]:
-        """Yields what merged states of metrics are now, in the order of training."""
-        for point in self._merging.points(self.outputs.run.files):
-            origin = point.origin.wall_time, point.origin.path, point.origin.offset
-            yield DerivedRecord.at(point.step, *origin, point.values)
 
     def _in_common(self) -> Iterator[DerivedRecord]:
         """Yields what can be said of all ranks now and could not before, in that order."""

@@ -208,5 +208,7 @@ class RunExporter:
     def _describe(self, *, final: bool) -> bool:
         """Writes the texts and the session of the run; returns whether the event file is right."""
         state, outputs = self._state, self._outputs
+        if not state.description.lineages:
+            return True
         state.description.write_texts(outputs, state.reached, final=final)
         return state.description.write_session(outputs, state.began, state.furthest, final=final)

@@ -155,11 +155,12 @@ class ServedOutput(RunOutput):
 
     def _write_points(self, record: Record, points: list[tuple[Recorded, Point]]) -> None:
         self._run.begin(record.wall_time)
+        steps, wall_times = record.steps, record.wall_times
         for recorded, point in points:
             if point.plugin is SCALARS:
                 number = np.array([point.value.simple_value])
                 scalars = self._scalars(point.tag, recorded.kind)
-                scalars.extend(record.steps, record.wall_times, number)
+                scalars.extend(steps, wall_times, number)
                 continue
             tag, _ = self._tags.name(point, recorded.kind)
             of_plugin = self._run.of_plugin(point.plugin.name)
@@ -168,7 +169,7 @@ class ServedOutput(RunOutput):
                 series = StoredSeries(self._store, recorded.kind, recorded.tag, point)
                 of_plugin[tag] = series
             file, offset = self._store.add(record)
-            series.extend(record.steps, record.wall_times, file, [offset])
+            series.extend(steps, wall_times, file, [offset])
 
     def _scalars(self, tag: str, kind: str) -> ScalarSeries:
         """Returns the series of the scalars that are made of values of a kind."""
