@@ -30,7 +30,7 @@ from rec_summary.errors import (
 )
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns, concatenated
+from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns, Recorded, concatenated
 from rec_summary.series.lineage import evaluations, lineage_of
 from rec_summary.series.options import (
     EVERYTHING,
@@ -43,9 +43,9 @@ from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import rows_of
 from rec_summary.series.report import Problem, Progress, Report
-from rec_summary.series.runs.values import Value, finished
+from rec_summary.series.runs.values import finished
 from rec_summary.series.text import printable, valid
-from rec_summary.tables.frames import column_types, histogram_rows, place_row
+from rec_summary.tables.frames import column_types, histogram_columns
 from rec_summary.tables.parquet import PART_BYTES, Cells, ParquetFiles, Schema, require_pyarrow
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
@@ -207,6 +207,8 @@ def _write_values(
             lineage += content
         elif table == "scalars":
             write(table, _scalar_columns(*content), SCHEMAS[table])
+        elif table == "histograms":
+            write(table, content, SCHEMAS[table])
         else:
             write(table, _columns(content, SCHEMAS[table]), SCHEMAS[table])
     if lineage:
@@ -235,13 +237,9 @@ def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[
                     report.unknown[kind] += span.values
             recorded = batch.select(EVERYTHING, (HISTOGRAM,)).records()
             while records := list(itertools.islice(recorded, _RECORDS_AT_ONCE)):
-                histograms = [
-                    Value(name, rank, record.step, histogram)
-                    for record in records
-                    for histogram in record.values
-                ]
+                histograms = [value for record in records for value in record.values]
                 if histograms:
-                    yield "histograms", _histogram_rows(histograms)
+                    yield "histograms", _histogram_columns(name, rank, histograms)
         if held:
             yield "scalars", (name, rank, concatenated(scalars))
     results = list(evaluations(run, report))
@@ -253,9 +251,16 @@ def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[
     yield _LINEAGE, list(rows_of(run if described else selection.narrowed(run), Report()))
 
 
-def _histogram_rows(values: Sequence[Value]) -> list[Row]:
-    rows = histogram_rows([value.recorded.value.histogram for value in values])
-    return [place_row(value) | row for value, row in zip(values, rows, strict=True)]
+def _histogram_columns(run: str, rank: int, values: Sequence[Recorded]) -> Cells:
+    columns: dict[str, list[Any]] = {
+        "run": [run] * len(values),
+        "rank": [rank] * len(values),
+        "tag": [value.tag for value in values],
+        "step": [value.origin.step for value in values],
+        "wall_time": [value.origin.wall_time for value in values],
+        **histogram_columns([value.value.histogram for value in values]),
+    }
+    return {name: columns[name] for name in SCHEMAS["histograms"]}
 
 
 def _scalar_columns(run: str, rank: int, scalars: Columns) -> Cells:

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 _OURS: Final = "rec_summary."  # how the names of our modules begin
 _CHUNK: Final = 65_536
 _STATISTICS: Final = ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count")
-_BUCKETS: Final = ("left", "right", "counts")
-_HISTOGRAM: Final = (*_STATISTICS, "population", *_BUCKETS)
+_NUMBERS: Final = (*_STATISTICS, "population")
+_HISTOGRAM: Final = (*_NUMBERS, "left", "right", "counts")
 _TYPES: Final = {
     frozenset({bool}): "bool_",
     frozenset({int}): "int64",
@@ -258,9 +258,7 @@ class Records:
             and of the buckets the arrays `left`, `right` (float64) and `counts` (int64), shape
             (buckets,).
         """
-        return self._table(
-            "histogram", _HISTOGRAM, lambda value: tuple(histogram_row(value.histogram).values())
-        )
+        return self._table("histogram", _HISTOGRAM, lambda value: _histogram_row(value.histogram))
 
     def images(self) -> pd.DataFrame:
         """Returns all images, a row for each: `height`, `width`, and the bytes `encoded`."""
@@ -411,30 +409,30 @@ def column_types(table: Sequence[Mapping[str, Any]], source: str, report: Report
     return types
 
 
-def histogram_rows(histograms: Sequence[Any]) -> list[dict[str, Any]]:
-    """Returns what `histogram_row` returns for each of many histograms, in less time."""
-    arrays: list[Sequence[Any]] = [()] * len(histograms)
+def histogram_columns(histograms: Sequence[Any]) -> dict[str, list[Any]]:
+    """Returns the columns of recorded histograms; those of the buckets have arrays."""
     contents = [histogram.SerializePartialToString() for histogram in histograms]
     sizes = np.array([*map(len, contents)], np.int64)
-    at = sizes.cumsum() - sizes
-    for numbers, left, width, counts, _ in decode_histograms(b"".join(contents), at, sizes):
+    rows: list[Any] = [None] * len(histograms)
+    for numbers, left, width, counts, statistics in decode_histograms(
+        b"".join(contents), sizes.cumsum() - sizes, sizes
+    ):
         with np.errstate(all="ignore"):  # edges may be any numbers
-            columns = left, left + width, counts
-        for number, *row in zip(numbers.tolist(), *columns, strict=True):
-            arrays[number] = row
-    return list(map(histogram_row, histograms, arrays))
+            buckets = left, left + width, counts
+        numbers_of = (statistics[name].tolist() for name in _NUMBERS)
+        for number, *row in zip(numbers.tolist(), *numbers_of, *buckets, strict=True):
+            rows[number] = row
+    for number, row in enumerate(rows):
+        if row is None:
+            rows[number] = _histogram_row(histograms[number])
+    return {
+        name: [*column] for name, column in zip(_HISTOGRAM, zip(*rows, strict=True), strict=True)
+    }
 
 
-def histogram_row(histogram: Any, buckets: Sequence[Any] = ()) -> dict[str, Any]:
-    """Returns the columns of a recorded histogram; those of the buckets are arrays.
-
-    Args:
-        histogram: The histogram.
-        buckets: Its left edges, right edges and counts, if they have been read.
-    """
-    row = {name: getattr(histogram, name) for name in _STATISTICS}
-    row["population"] = population(histogram)
-    return row | dict(zip(_BUCKETS, buckets or _bucket_arrays(histogram), strict=True))
+def _histogram_row(histogram: Any) -> tuple[Any, ...]:
+    statistics = (getattr(histogram, name) for name in _STATISTICS)
+    return *statistics, population(histogram), *_bucket_arrays(histogram)
 
 
 def _bucket_arrays(histogram: Any) -> Sequence[Any]:
