@@ -288,6 +288,9 @@ def reading_progress(name: str, runs: Iterable[Run]) -> Iterator[Report]:
     """
     from rec_summary.series.report import Report
 
+    if printing().quiet or not sys.stderr.isatty():
+        yield Report()
+        return
     report, ended, total = Report(), threading.Event(), sum(run.nbytes for run in runs)
 
     def poll() -> None:

@@ -98,12 +98,14 @@ def run_units(
             raise EngineError(three_part("the engine", received, expected)) from error
 
 
-def is_here(engine: Engine, sizes: Sequence[int]) -> bool:
+def is_here(engine: Engine, sizes: Iterable[int]) -> bool:
     """Whether units of these sizes, in bytes, run in this process: for little work, none starts."""
     if engine.is_cluster:
         return False
-    small = sum(sizes) + _UNIT_COST * len(sizes) < _SMALL
-    return small or len(sizes) < 2 or engine.name == "sequential" or engine.workers < 2
+    if engine.name == "sequential" or engine.workers < 2:
+        return True
+    costs = [size + _UNIT_COST for size in sizes]
+    return len(costs) < 2 or sum(costs) < _SMALL
 
 
 def check_failures(failed: Mapping[str, Exception], count: int, done: str) -> None:

@@ -92,6 +92,22 @@ class PlainFile:
         self._file.close()
 
 
+class HeldFile:
+    """The content of a file that was read as a whole, in the place of a `PlainFile`."""
+
+    def __init__(self, data: bytes) -> None:
+        """Holds the content."""
+        self._data = data
+        self.size = len(data)
+
+    def read_at(self, offset: int, nbytes: int) -> bytes:
+        """Returns `nbytes` from `offset` on; fewer at the end."""
+        return self._data[offset : offset + nbytes]
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
 def read_plain(path: str | os.PathLike[str], most: int, *, dir_fd: int | None = None) -> bytes:
     """Returns the content of a regular file of at most `most` bytes.
 

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.files import read_plain
 from rec_summary.records.format.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
-from rec_summary.records.format.framing import footer_matches
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import (
     BadLength,
@@ -75,15 +74,17 @@ class Damage(NamedTuple):
 
 
 class ScannedFile(NamedTuple):
-    """A short file that was scanned together with others.
+    """A short file that was read together with others.
 
     Attributes:
         status: Its status before it was read.
-        records: Its records.
+        data: Its content.
+        records: Its records, if they can be read as blocks from the beginning to the end.
     """
 
     status: FileStatus
-    records: ScannedRecords
+    data: bytes
+    records: ScannedRecords | None
 
 
 class EventReader:
@@ -129,8 +130,8 @@ class EventReader:
             frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
             steps_only: Whether batches of many records need no values, but steps and times only.
             messages: Whether malformed messages within records are found at once.
-            scanned: The result of `scan_together` for this file, used if the file has not changed.
-                Only without `frames`. If `file.scanned` holds it, the file is not opened.
+            scanned: The result of `scan_together` for this file, by default that in `file.scanned`.
+                If the file has not changed, it is not opened. Only without `frames`.
         """
         self.offset = offset
         self._frames, self._steps_only, self._messages = frames, steps_only, messages
@@ -148,17 +149,17 @@ class EventReader:
         self._blind_until = 0  # no block begins before this
         self._reader: RecordReader | None = None
         self._failure: Damage | None = None  # why the file could not be opened
-        known: ScannedFile | None = None if frames or offset else file.scanned
-        if known is not None and known.status == file.status:
-            self._scanned = known.records  # nothing is left to be read
-            return
+        self._end = -1  # of a file that is held
+        known: ScannedFile | None = None if frames or offset else scanned or file.scanned
         try:
-            self._reader = RecordReader(self._path, offset)
-            # Compared after opening, since another file can take its place at any time.
-            if scanned is not None and offset == 0 and scanned.status == file.status:
-                self._scanned = scanned.records
+            if known is not None and known.status == file.status:
+                self._reader = RecordReader(self._path, data=known.data)
+                self._scanned, self._end = known.records, len(known.data)
+            else:
+                self._reader = RecordReader(self._path, offset)
         except OSError as error:
-            self._failure = _unopened(offset, error)
+            text = f"the file cannot be opened: {error.strerror}"
+            self._failure = Damage(Flaw.UNREADABLE, offset, text, error)
 
     @property
     def size(self) -> int:
@@ -185,10 +186,8 @@ class EventReader:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             yield failure
-        while True:
+        while not self.offset == self._end > 0:
             scanned = self._scan()
-            if scanned is None and self._reader is None:
-                return
             end = self.offset + 1 if scanned is None else int(scanned.bounds[-1])
             while self.offset < end:
                 if scanned is not None:
@@ -197,10 +196,7 @@ class EventReader:
                     if last - first >= _FEWEST_RECORDS:
                         yield self._take(scanned, first, last)
                         continue
-                if scanned is None or self._reader is not None:
-                    item = self._next()
-                else:
-                    item = self._from_memory(scanned, first)
+                item = self._next()
                 if item is None:
                     return
                 yield item
@@ -295,19 +291,6 @@ class EventReader:
         """Whether the file was changed so recently that a writer may still be at work."""
         return time.time() - self._file.changed < _WRITTEN_SECS
 
-    def _from_memory(self, scanned: ScannedRecords, row: int) -> Record | Damage | None:
-        """Returns a record of a file that is not open; opens it if the record is damaged."""
-        frame, footer = scanned.frame(row)
-        if not footer_matches(frame, footer):
-            try:
-                self._reader = RecordReader(self._path, self.offset)
-            except OSError as error:
-                return _unopened(self.offset, error)
-            return self._next()
-        raw = RawRecord(self.offset, frame)
-        self._go_to(int(scanned.bounds[row + 1]))
-        return self._decode(raw)
-
     def _go_to(self, offset: int) -> None:
         self._report.bytes_read += offset - self.offset
         self.offset = offset
@@ -331,34 +314,26 @@ class EventReader:
         return Record(self._path, offset, len(data), self._wall_time, event)
 
 
-def _unopened(offset: int, error: OSError) -> Damage:
-    text = f"the file cannot be opened: {error.strerror}"
-    return Damage(Flaw.UNREADABLE, offset, text, error)
-
-
 def scan_together(files: Iterable[RecordFile]) -> dict[str, ScannedFile]:
-    """Scans short files in one call, because each call costs as much as some thousand records.
+    """Reads short files in one call, because each call costs as much as some thousand records.
 
     Args:
-        files: Summary files.
+        files: Record files.
 
     Returns:
-        By path, the files that can be read as blocks from the beginning to the end.
+        The short files that can be read, by path.
     """
-    opened: list[tuple[str, FileStatus]] = []
-    buffers = []
+    read: dict[str, tuple[FileStatus, bytes]] = {}
+    worth: dict[str, bytes] = {}
     for file in files:
         status = file.status
-        if file.entry is not None or not _WORTH_BYTES <= status.size <= _SHORT_BYTES:
-            continue
-        with contextlib.suppress(OSError):  # it is reported when the file is read
-            buffers.append(read_plain(file.path, status.size))
-            opened.append((file.path, status))
-    return {
-        path: ScannedFile(status, records)
-        for (path, status), records in zip(opened, scan_files(buffers), strict=True)
-        if records is not None
-    }
+        if file.entry is None and status.size <= _SHORT_BYTES:
+            with contextlib.suppress(OSError):  # it is reported when the file is read
+                read[file.path] = status, read_plain(file.path, _SHORT_BYTES)
+                if file.name.kind is Kind.SUMMARY and status.size >= _WORTH_BYTES:
+                    worth[file.path] = read[file.path][1]
+    records = dict(zip(worth, scan_files([*worth.values()]), strict=True))
+    return {path: ScannedFile(*known, records.get(path)) for path, known in read.items()}
 
 
 def scanned_ahead(runs: Iterable[Run]) -> Iterator[Run]:
@@ -373,14 +348,10 @@ def scanned_ahead(runs: Iterable[Run]) -> Iterator[Run]:
 
 
 def _scanned(runs: list[Run]) -> Iterator[Run]:
-    files = (file for run in runs for file in run.files if file.name.kind is Kind.SUMMARY)
-    scanned = scan_together(files)
+    scanned = scan_together(file for run in runs for file in run.files)
     while runs:
         run = runs.pop(0)  # frees the scanned files of runs that were read
-        files_of = tuple(
-            replace(file, scanned=scanned.pop(file.path)) if file.path in scanned else file
-            for file in run.files
-        )
+        files_of = tuple(replace(file, scanned=scanned.pop(file.path, None)) for file in run.files)
         yield replace(run, files=files_of)
 
 

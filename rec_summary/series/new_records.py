@@ -17,7 +17,7 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Final
 
@@ -100,7 +100,7 @@ class NewRecords:
         frames: As in `EventReader`.
         patience: How long to wait at damage in the newest file, in seconds.
         clock: Returns the time, in seconds.
-        scanned: What `scan_together` returned; used for files that have not changed.
+        scanned: What `scan_together` returned; used once, for files that have not changed.
     """
 
     report: Report
@@ -108,7 +108,7 @@ class NewRecords:
     frames: bool = False
     patience: float = PATIENCE_SECS
     clock: Callable[[], float] = time.monotonic
-    scanned: Mapping[str, ScannedFile] = field(default_factory=dict)
+    scanned: dict[str, ScannedFile] = field(default_factory=dict)
     _files: collections.defaultdict[str, _KnownFile] = field(
         default_factory=lambda: collections.defaultdict(_KnownFile), init=False
     )
@@ -187,7 +187,7 @@ class NewRecords:
         if place.ended and not final and known.tried == status:
             return
         known.is_waiting = False
-        scanned = self.scanned.get(file.path)
+        scanned = self.scanned.pop(file.path, None)
         with EventReader(
             file, self.report, place.offset, frames=self.frames, scanned=scanned
         ) as reader:

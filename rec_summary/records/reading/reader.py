@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from rec_summary.errors import RecordError, verbatim
-from rec_summary.records.files import PlainFile
+from rec_summary.records.files import HeldFile, PlainFile
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES, VARIABLE
 from rec_summary.records.format.names import hidden_path
@@ -87,7 +87,11 @@ class RecordReader:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], offset: int = 0, most_bytes: int = MOST_BYTES
+        self,
+        path: str | os.PathLike[str],
+        offset: int = 0,
+        most_bytes: int = MOST_BYTES,
+        data: bytes | None = None,
     ) -> None:
         """Opens `path` for reading.
 
@@ -95,6 +99,7 @@ class RecordReader:
             path: A file of framed records; a path or a `Url`.
             offset: The record boundary to start at, in bytes.
             most_bytes: The largest record that is read.
+            data: What is in the file, if that is known; it is not opened then.
 
         Raises:
             OSError: The file cannot be opened, is a link, or is no regular file.
@@ -102,7 +107,7 @@ class RecordReader:
         self.path = os.fspath(path)
         self.offset = offset
         self._most_bytes = most_bytes
-        self._file = _opened(self.path)
+        self._file = _opened(self.path) if data is None else HeldFile(data)
         self._buffer = b""
         self._buffer_start = offset  # where in the file `_buffer` begins
 

@@ -164,6 +164,8 @@ class Block(Batch):
 
     def part(self, first: int, last: int) -> Block:
         """Returns the records from number `first` up to, not including, `last`."""
+        if first == 0 and last >= len(self):
+            return self
         return self._of(slice(first, last), self.table.part(first, last))
 
     def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Block:
@@ -177,6 +179,8 @@ class Block(Batch):
     def only(self, series: Container[Series]) -> Block:
         """Returns the values of some series."""
         wanted = [key in series for key in self.table.series]
+        if all(wanted):
+            return self
         return self._select(wanted, np.ones(len(self), np.bool_))
 
     def _select(self, wanted: list[bool], within: Flags) -> Block:

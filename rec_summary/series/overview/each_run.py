@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import itertools
@@ -76,8 +77,7 @@ def each_run(
         else:
             failed(run, error)
 
-    sizes = [cost_of(run) for run in runs]
-    if is_here(engine, sizes):
+    if is_here(engine, map(cost_of, runs)):
         for run in ahead(runs):
             try:
                 found = read(run, report=report) if stream else _whole(read, run, report)
@@ -86,7 +86,7 @@ def each_run(
             except (RecSummaryError, OSError) as error:
                 fail(run, error)
         return
-    work = functools.partial(_read, read)
+    work, sizes = functools.partial(_read, read), [cost_of(run) for run in runs]
     for outcome in run_units(
         engine, work, runs, sizes=sizes, in_order=True, ahead=ahead, shared=shared_paths(runs)
     ):
@@ -108,10 +108,9 @@ def _read(read: Read[T], run: Run) -> tuple[list[T], Report]:
 def _whole(read: Read[T], run: Run, report: Report) -> list[T]:
     """Returns what is found in a run; lists its files again where some were replaced."""
     for left in reversed(range(_TRIES)):
-        before = Report()
-        before.add(report)
+        before = {name: copy.copy(counted) for name, counted in vars(report).items()}
         found = list(read(run, report=report))
-        new = report.problems[len(before.problems) :]
+        new = report.problems[len(before["problems"]) :]
         if isinstance(run.path, Url) or all(os.path.lexists(problem.path) for problem in new):
             break
         try:
@@ -120,6 +119,6 @@ def _whole(read: Read[T], run: Run, report: Report) -> list[T]:
             break
         if not left or not files:
             break
-        vars(report).update(vars(before))
+        vars(report).update(before)
         run = dataclasses.replace(run, files=tuple(files))
     return found

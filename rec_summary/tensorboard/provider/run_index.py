@@ -8,12 +8,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Container, Generator, Iterable, Iterator, Mapping
+from collections.abc import Container, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from rec_summary.errors import ArgumentError
-from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.reading.totals import Totals
 from rec_summary.records.remote import Url, path_or_url
@@ -87,7 +86,7 @@ class _Loader:
         run: Run,
         names: Names,
         report: Report,
-        scanned: Mapping[str, ScannedFile],
+        scanned: dict[str, ScannedFile],
         patience: float,
         *,
         several: bool,
@@ -394,7 +393,6 @@ class RunIndex:
             for entry in waiting
             if entry.run.path not in self._loaders and len(entry.run.files) <= _FEW_FILES
             for file in entry.run.files
-            if file.name.kind is Kind.SUMMARY
         )
         self._scanned.clear()
         self._scanned.update(scan_together(files))
@@ -443,7 +441,7 @@ class RunIndex:
         return loader
 
     def _new_loader(
-        self, run: Run, report: Report, scanned: Mapping[str, ScannedFile], *, several: bool
+        self, run: Run, report: Report, scanned: dict[str, ScannedFile], *, several: bool
     ) -> _Loader:
         patience = self._pace.patience
         return _Loader(run, self._names, report, scanned, patience, several=several, x=self._x)

@@ -113,8 +113,10 @@ class ServedOutput(RunOutput):
             columns = part.series().keys() - others
             if columns:
                 self._add_columns(part.only(columns))
-            for record in part.only(others).records():
+            for record in part.only(others).records() if others else ():
                 self._write_record(record)
+            if new == count:
+                return
             reached = min(new + single, count)
             for record in batch.part(new, reached).records():
                 self._write_record(record)
