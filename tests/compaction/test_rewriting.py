@@ -31,7 +31,9 @@ from rec_summary.records.reading.runs import RecordFile, Run, list_files
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import recorded_values
+from rec_summary.values.summary import encode_event, encode_value
 from tests.support.record_dirs import (
+    START,
     custom,
     event,
     histo,
@@ -334,6 +336,20 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnfitFile, match=r"^offset \d+: ") as caught:
         rewrite(run, io.BytesIO(), [0])
     assert caught.value.path == str(path)
+
+
+def test_a_file_with_a_malformed_histogram_is_refused(tmp_path: Path) -> None:
+    messages = [event(n, histo("w", [1.0])) for n in range(1, 300)]
+    malformed = encode_event(100, START, [encode_value("w", "histogram", b"\x0a\x05")])
+    run = write_files(tmp_path / "run", [])
+    write_payloads(
+        Path(run.files[0].path),
+        *(VERSION, *(each.SerializeToString() for each in messages[:99]), malformed),
+        *(each.SerializeToString() for each in messages[100:]),
+    )
+    run = Run(run.name, run.path, list_files(run.path))
+    with pytest.raises(UnfitFile, match=r"not a summary record"):
+        rewrite(run, io.BytesIO(), [0])
 
 
 def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:

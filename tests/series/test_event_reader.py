@@ -12,18 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.reading.runs import RecordFile, find_runs
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import (
+    Damage,
     EventReader,
+    Flaw,
     ScannedFile,
     read_batches,
+    record_at,
     scan_together,
     scanned_ahead,
 )
-from rec_summary.series.report import Report
+from rec_summary.series.report import Problem, Report
+from rec_summary.values.summary import encode_event, encode_scalar, encode_value
 from tests.support.calls import calls_of
 from tests.support.record_dirs import (
     START,
@@ -267,3 +272,58 @@ def test_files_that_were_scanned_ahead_read_the_same_and_are_not_opened(
     with open(scanned[0].path, "ab") as file:
         file.write(frame(event(999, scalar("loss", 1)).SerializeToString()))
     assert [step for _, step in read(scanned[0])] == [*range(200), 999]
+
+
+MALFORMED = {
+    "cut off": b"\x0a\x1b\x09",
+    "no width": Summary.Histogram.bucket(left=1.0).SerializePartialToString(),
+}
+MALFORMED["no width"] = b"\x0a" + bytes([len(MALFORMED["no width"])]) + MALFORMED["no width"]
+
+
+def with_malformed(content: bytes, where: list[int]) -> tuple[bytes, list[int]]:
+    """Returns records of a scalar and a histogram, malformed in some, and where these begin."""
+    value = encode_value("w", "histogram", content)
+    framed = [
+        frame(
+            encode_event(n, START + n, [encode_scalar("loss", n), value])
+            if n in where
+            else event(n, scalar("loss", n), histo("w", [1.0, 2.0])).SerializeToString()
+        )
+        for n in range(1, 300)
+    ]
+    return b"".join(framed), [sum(map(len, framed[: n - 1])) for n in where]
+
+
+@pytest.mark.parametrize("content", MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.parametrize("where", [[1], [7, 8, 200], [299]])
+def test_a_malformed_message_in_a_block_is_damage(
+    tmp_path: Path, content: bytes, where: list[int]
+) -> None:
+    data, offsets = with_malformed(content, where)
+    path = write(tmp_path, data)
+    records, report = decode(path)
+    assert [record.step for record in records] == [n for n in range(1, 300) if n not in where]
+    text = "not a summary record; skipped"
+    assert report.problems == [Problem(str(path), offset, text) for offset in offsets]
+    assert report.records == {"summary": 299 - len(where)}
+    for options in ({"messages": True}, {"frames": True}):
+        with EventReader(record_file(path), Report(), **options) as reader:
+            items = list(reader.items())
+        found = [item for item in items if isinstance(item, Damage)]
+        assert [(each.flaw, each.offset) for each in found] == [
+            (Flaw.UNDECODABLE, offset) for offset in offsets
+        ]
+    assert [record_at(record_file(path), offset) for offset in offsets] == [None] * len(where)
+
+
+def test_a_malformed_message_is_reported_once(tmp_path: Path) -> None:
+    data, [offset] = with_malformed(MALFORMED["cut off"], [100])
+    report = Report()
+    with EventReader(record_file(write(tmp_path, data)), report) as reader:
+        [block] = reader
+        assert report.problem_count == 0
+        for part in (block, block.only({("histogram", "w")}), block.part(90, 110)):
+            assert sum(1 for _ in part.records()) == len(part) - 1
+    assert [problem.offset for problem in report.problems] == [offset]
+    assert block.scalars().steps.tolist() == [*range(1, 300)]

@@ -11,7 +11,8 @@ from rec_summary._pb import summary_pb2
 from rec_summary.records.format.framing import frame
 from rec_summary.series.overview.verify import DAMAGE, WARNING, FileReport, verify_file
 from rec_summary.series.report import Report
-from tests.support.record_dirs import START, event, lineage, scalar, summary_name, train
+from rec_summary.values.summary import encode_event, encode_value
+from tests.support.record_dirs import START, event, histo, lineage, scalar, summary_name, train
 
 VERSION = summary_pb2.Event(wall_time=START, version="MindSpore.Event:1")
 EVENTS = [VERSION, *(event(step, scalar("loss", step)) for step in range(3))]
@@ -69,6 +70,13 @@ def test_a_bad_checksum_is_damage_with_its_place(tmp_path: Path, place: int, kep
 def test_a_record_of_something_else_is_damage(tmp_path: Path) -> None:
     report = verified(tmp_path, FRAMES[0] + frame(b"\xff\xff") + FRAMES[1])
     assert findings(report) == [(len(FRAMES[0]), DAMAGE)]
+
+
+def test_a_malformed_histogram_among_many_records_is_damage(tmp_path: Path) -> None:
+    frames = [frame(event(n, histo("w", [1.0])).SerializeToString()) for n in range(1, 300)]
+    frames[99] = frame(encode_event(100, 1.7e9, [encode_value("w", "histogram", b"\x0a\x05")]))
+    report = verified(tmp_path, b"".join([FRAMES[0], *frames]))
+    assert findings(report) == [(sum(map(len, [FRAMES[0], *frames[:99]])), DAMAGE)]
 
 
 def test_lineage_files_hold_lineage(tmp_path: Path) -> None:
