@@ -16,15 +16,14 @@ import numpy.typing as npt
 from rec_summary.arrays import Flags, Integers
 from rec_summary.records.format import framing
 from rec_summary.records.format.framing import crc32c, masked
+from rec_summary.records.format.wire import unaligned
 from rec_summary.series.batch import Table
 from rec_summary.series.blocks.block import ScannedRecords
 from rec_summary.series.blocks.rendering import render
-from rec_summary.series.blocks.walk import ENDS, STEP_AT, Names, unaligned, unpacked, walk
+from rec_summary.series.blocks.walk import HEAD_BYTES, Names, heads, walk
 
 _WORDS: Final = 1 << 16  # searched at a time: they fit the cache of a core
 _LARGE: Final = 4096  # bytes of a payload; walking over longer ones takes less than a search
-_LONGEST_HEAD: Final = STEP_AT + 7  # time, step, the key of the summary, and one byte
-_WALL_TIME, _STEP, _SUMMARY = 0x09, 0x10, 0x2A  # keys
 
 
 def scan(
@@ -205,17 +204,9 @@ def _header_checksums() -> npt.NDArray[np.uint32]:
 def _scan_steps(buffer: bytes, at: int, bounds: Integers) -> ScannedRecords:
     """Returns all summaries, as if they had no values."""
     begins = at + bounds[:-1] + framing.HEADER_BYTES
-    begins = np.minimum(begins, len(buffer) - _LONGEST_HEAD)
-    wall_times = unaligned(buffer, "<f8", 1)[begins]
-    words = unaligned(buffer, "<u8", STEP_AT - 1)[begins]
-    known = unaligned(buffer, "u1")[begins] == _WALL_TIME
-    known &= (words & 0xFF == _STEP) & np.isfinite(wall_times)
-    words >>= np.uint64(8)
-    # The first byte below 0x80 is the last one of the step; the key of the summary follows.
-    ends = ~words & np.uint64(ENDS)
-    behind = (ends & (~ends + np.uint64(1))) << np.uint64(1)
-    known &= (ends != 0) & (words & behind * np.uint64(0xFF) == behind * np.uint64(_SUMMARY))
-    steps = np.where(known, unpacked(words & (behind - np.uint64(1))), 0)
+    begins = np.minimum(begins, len(buffer) - HEAD_BYTES)
+    known, steps, wall_times, _ = heads(buffer, begins)
+    steps[~known] = 0
     # Damage shows where steps or times go back, or at an end: there, checksums are compared.
     back = np.ones(len(steps) + 1, np.bool_)
     back[1:-1] = (steps[1:] < steps[:-1]) | (wall_times[1:] < wall_times[:-1])

@@ -29,6 +29,7 @@ from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.records.format import framing, wire
 from rec_summary.records.format.framing import crc32c, masked, unmasked
 from rec_summary.records.format.limits import LONGEST_TAG
+from rec_summary.records.format.wire import unaligned
 from rec_summary.series.batch import SCALAR, Series
 
 _PIECE: Final = 4096  # records that are begun at a time: what is walked fits the cache of a core
@@ -40,9 +41,10 @@ _FEW_ROWS: Final = 8  # of one length; fewer take less time one by one
 _NAME_BYTES: Final = 128  # of a tag and a key; longer ones are looked up one by one
 _MOST_SERIES: Final = 1 << 14  # in a piece of a file
 _PADDING: Final = 64 + _NAME_BYTES  # bytes that may be read behind the last record
-STEP_AT: Final = 10  # in a payload, after the time and the key of the step
+_STEP_AT: Final = 10  # in a payload, after the time and the key of the step
 _STEP_BYTES: Final = 5  # at most, as steps are below 2^35
-ENDS: Final = 0x80_8080_8080  # the bit of each byte of a step that says that more follow
+HEAD_BYTES: Final = _STEP_AT + _STEP_BYTES + 2  # with the key of the summary, and one more
+_ENDS: Final = 0x80_8080_8080  # the bit of each byte of a step that says that more follow
 _WALL_TIME, _STEP, _SUMMARY, _MESSAGE = 0x09, 0x10, 0x2A, 0x0A  # keys
 _SCALAR: Final = 0x1D
 _BEYOND: Final = 1 << 40  # a length that nothing has
@@ -134,22 +136,12 @@ class _Walk:
         """Reads time and step; returns the records with values, and where these begin."""
         begins = self._bounds[rows] + framing.HEADER_BYTES
         ends = self._bounds[rows + 1] - framing.FOOTER_BYTES
-        wall_times = unaligned(self._data, "<f8")[begins + 1]
-        words = unaligned(self._data, "<u8")[begins + STEP_AT]
-        # The first byte below 0x80 is the last one of the step.
-        last = ~words & np.uint64(ENDS)
-        last &= ~last + np.uint64(1)
-        behind = last << np.uint64(1)
-        steps = unpacked(words & (behind - np.uint64(1)))
-        sizes = np.zeros(len(rows), np.int64)
-        for size in range(1, _STEP_BYTES + 1):
-            sizes[last == np.uint64(0x80 << 8 * (size - 1))] = size
-        summaries = begins + STEP_AT + sizes
-        lengths, positions = self._varints(summaries + 1)
-        good = (self._bytes[begins] == _WALL_TIME) & (self._bytes[begins + 9] == _STEP)
-        good &= (self._bytes[summaries] == _SUMMARY) & (positions + lengths == ends)
-        good &= (sizes > 0) & (lengths > 0) & np.isfinite(wall_times)
-        good &= steps >= np.where(sizes > 1, 1 << 7 * (sizes - 1), 1)
+        good, steps, wall_times, behind = heads(self._data, begins)
+        sizes = 1 + sum(steps >= 1 << 7 * number for number in range(1, _STEP_BYTES))
+        lengths, positions = self._varints(begins + _STEP_AT + sizes + 1)
+        good &= (
+            (steps > 0) & (behind == 1 << 8 * sizes) & (lengths > 0) & (positions + lengths == ends)
+        )
         self._known[rows[~good]] = False
         rows = rows[good]
         self._steps[rows], self._wall_times[rows] = steps[good], wall_times[good]
@@ -229,20 +221,18 @@ class _Walk:
     def _walked(self) -> Walked:
         """Returns what was found, record by record."""
         known = self._known
-        columns = [np.concatenate(each) for each in zip(*self._found, strict=True)]
-        if not columns:
-            columns = [np.zeros(0, np.int64)] * 5
-        rows, places, codes, contents, ends = columns
-        if not known.all():
-            chosen = known[rows]
-            rows, places, codes, contents, ends = (each[chosen] for each in columns)
-        counts = np.bincount(rows, minlength=len(known))
-        places += (np.cumsum(counts) - counts)[rows]
-        ordered = np.empty((3, len(rows)), np.int64)
-        for column, each in zip(ordered, (codes, contents, ends), strict=True):
-            column[places] = each
+        counts = np.zeros(len(known), np.int64)
+        for rows, places, *_ in self._found:
+            counts[rows] = places + 1
+        counts[~known] = 0
+        first = np.cumsum(counts) - counts
+        codes, contents, ends = np.empty((3, counts.sum()), np.int64)
+        for found in self._found:
+            chosen = known[found[0]]
+            rows, places, *columns = found if chosen.all() else (each[chosen] for each in found)
+            places = places + first[rows]
+            codes[places], contents[places], ends[places] = columns
         rows = np.repeat(np.arange(len(known)), counts)
-        codes, contents, ends = ordered
         again = _repeated(rows, codes, len(self._names.series))
         if len(again):
             known[again] = False
@@ -426,15 +416,24 @@ def _joint_checksum(size: int, count: int) -> int:
     return crc32c((sample + crc32c(payload).to_bytes(framing.FOOTER_BYTES, "little")) * count)
 
 
-def unaligned(buffer: bytes, form: str, offset: int = 0) -> Any:
-    """Returns the values of a form that begin at each byte from an offset on."""
-    count = max(len(buffer) - offset - np.dtype(form).itemsize + 1, 0)
-    return np.ndarray((count,), form, buffer, offset if count else 0, (1,))
+def heads(data: bytes, begins: Integers) -> tuple[Flags, Integers, Floats, Integers]:
+    """Reads the beginnings of payloads, of up to `HEAD_BYTES`.
 
-
-def unpacked(words: npt.NDArray[np.uint64]) -> Integers:
-    """Returns the steps that are stored as varints of up to five bytes."""
+    Returns:
+        Which are those of a summary with a finite time, the steps, the wall times, and the bit
+        behind each step.
+    """
+    wall_times = unaligned(data, "<f8")[begins + 1]
+    words = unaligned(data, "<u8")[begins + _STEP_AT - 1]
+    known = unaligned(data, "u1")[begins] == _WALL_TIME
+    known &= (words & 0xFF == _STEP) & np.isfinite(wall_times)
+    words >>= np.uint64(8)
+    # The first byte below 0x80 is the last one of the step; the key of the summary follows.
+    ends = ~words & np.uint64(_ENDS)
+    behind = (ends & (~ends + np.uint64(1))) << np.uint64(1)
+    known &= (ends != 0) & (words & behind * np.uint64(0xFF) == behind * np.uint64(_SUMMARY))
+    words &= behind - np.uint64(1)
     steps = np.zeros(len(words), np.uint64)
     for number in range(_STEP_BYTES):
         steps |= words >> np.uint64(number) & np.uint64(0x7F << 7 * number)
-    return steps.view(np.int64)
+    return known, steps.view(np.int64), wall_times, behind.view(np.int64)
