@@ -84,11 +84,9 @@ def decode_histograms(buffer: bytes, at: Integers, sizes: Integers) -> Iterator[
     order = counts.argsort(kind="stable")
     for group in np.split(order, np.flatnonzero(np.diff(counts[order])) + 1):
         size = int(counts[group[0]]) if len(group) else 0
-        if not 0 < size <= _MOST_BUCKETS:
-            continue
-        for numbers in np.split(group, range(_TOGETHER // size, len(group), _TOGETHER // size)):
-            buckets = places[first[numbers, None] + np.arange(size)]
-            yield _decoded(data, numbers, buckets, at[numbers], at[numbers] + sizes[numbers])
+        if 0 < size <= _MOST_BUCKETS:
+            buckets = places[first[group, None] + np.arange(size)]
+            yield _decoded(data, group, buckets, at[group], at[group] + sizes[group])
 
 
 def _decoded(
@@ -289,7 +287,6 @@ _KEYS_AT: Final = (2, 11, 20)
 # The same, with a count of up to eight bytes.
 _WIDE_ROW: Final = np.dtype([*_ROW.descr[:-1], ("count", "<u8")])
 _MOST_BUCKETS: Final = 1000  # of a histogram that is read together with others
-_TOGETHER: Final = 1 << 22  # buckets, which fit the cache of a core
 # What is behind the buckets, where counts of what is not finite are small.
 _FORMS: Final = {
     **dict.fromkeys(_REST, "u1"),

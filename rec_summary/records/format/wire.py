@@ -64,10 +64,10 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     return -1, end
 
 
-def unaligned(buffer: bytes | Array, form: Any) -> Any:
-    """Returns the values of a form that begin at each byte of a buffer."""
-    count = max(len(buffer) - np.dtype(form).itemsize + 1, 0)
-    return np.ndarray((count,), form, buffer, 0, (1,))
+def unaligned(buffer: bytes | Array, form: Any, offset: int = 0) -> Any:
+    """Returns the values of a form that begin at each byte from an offset on."""
+    count = max(len(buffer) - offset - np.dtype(form).itemsize + 1, 0)
+    return np.ndarray((count,), form, buffer, offset if count else 0, (1,))
 
 
 def varints(words: Array) -> tuple[Integers, Bytes]:

@@ -16,10 +16,11 @@ import numpy.typing as npt
 from rec_summary.arrays import Flags, Integers
 from rec_summary.records.format import framing
 from rec_summary.records.format.framing import crc32c, masked
+from rec_summary.records.format.wire import unaligned
 from rec_summary.series.batch import Table
 from rec_summary.series.blocks.block import ScannedRecords
 from rec_summary.series.blocks.rendering import render
-from rec_summary.series.blocks.walk import HEAD_BYTES, Names, heads, unaligned, walk
+from rec_summary.series.blocks.walk import HEAD_BYTES, Names, heads, walk
 
 _WORDS: Final = 1 << 16  # searched at a time: they fit the cache of a core
 _LARGE: Final = 4096  # bytes of a payload; walking over longer ones takes less than a search

@@ -29,6 +29,7 @@ from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.records.format import framing, wire
 from rec_summary.records.format.framing import crc32c, masked, unmasked
 from rec_summary.records.format.limits import LONGEST_TAG
+from rec_summary.records.format.wire import unaligned
 from rec_summary.series.batch import SCALAR, Series
 
 _PIECE: Final = 4096  # records that are begun at a time: what is walked fits the cache of a core
@@ -413,12 +414,6 @@ def _joint_checksum(size: int, count: int) -> int:
     payload = bytes(size - framing.OVERHEAD_BYTES)
     sample = framing.frame(payload)[: -framing.FOOTER_BYTES]
     return crc32c((sample + crc32c(payload).to_bytes(framing.FOOTER_BYTES, "little")) * count)
-
-
-def unaligned(buffer: bytes, form: str, offset: int = 0) -> Any:
-    """Returns the values of a form that begin at each byte from an offset on."""
-    count = max(len(buffer) - offset - np.dtype(form).itemsize + 1, 0)
-    return np.ndarray((count,), form, buffer, offset if count else 0, (1,))
 
 
 def heads(data: bytes, begins: Integers) -> tuple[Flags, Integers, Floats, Integers]:
