@@ -20,7 +20,7 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, by_tag
 from rec_summary.series.best_values import BestPoint, BestSeries
 from rec_summary.series.limits import MOST_GRAPHS, Checksum
-from rec_summary.series.options import Selection
+from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import check_unicode, printable, reason
@@ -111,16 +111,13 @@ class RunOutput(abc.ABC):
         Raises:
             DestinationError: They cannot be written.
         """
-        chosen = batch.select(self._selection, dashboards.VALUES)
-        left_out = batch.count - chosen.count
-        if left_out:
+        known = batch.select(EVERYTHING, dashboards.VALUES)
+        if known.count < batch.count:
             for (kind, _), span in batch.series().items():
                 if kind not in dashboards.VALUES:
                     self._report.unknown[kind] += span.values
-                    left_out -= span.values
-            self._report.left_out += left_out
         with self._lock:
-            self._pass_on(self._buffer.add(chosen))
+            self._pass_on(self._buffer.add(known))
 
     def shows(self, tag: str) -> bool:
         """Whether there is a value with this recorded tag."""
@@ -201,17 +198,21 @@ class RunOutput(abc.ABC):
         """Writes a graph under a tag; None for the first computation graph of the run."""
 
     def _pass_on(self, finished: Iterable[Finished]) -> None:
-        """Writes what is finished."""
+        """Writes what is selected of what is finished: a series that is not may show a restart."""
         for item in finished:
             if isinstance(item, Restart):
                 for series in self._best.values():
                     series.forget(item.step)
-                for record in item.again:
+                again = [record.select(self._selection) for record in item.again]
+                for record in again:
                     self._take_best(record)
-                self._restart(item)
-            else:
-                self._take_best(item)
-                self._pass_batch(item)
+                self._restart(item._replace(again=again))
+                continue
+            chosen = item if self._selection.everything else item.select(self._selection)
+            self._report.left_out += item.count - chosen.count
+            if chosen.count:
+                self._take_best(chosen)
+                self._pass_batch(chosen)
 
     def _take_best(self, batch: Batch) -> None:
         """Adds values of metrics to the best ones."""
