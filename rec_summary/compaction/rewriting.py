@@ -27,7 +27,7 @@ from rec_summary.series.event_reader import EventReader
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.history import History
-from rec_summary.series.step_buffer import Restart, StepBuffer
+from rec_summary.series.runs.values import WriterValues
 
 _MOST_PARTS: Final = 64
 _LEAST_PART: Final = 1 << 13
@@ -159,7 +159,7 @@ def _framed(payloads: Iterator[bytes]) -> int:
 def _in_force(run: Run, parts: int, times: _Times, pace: Pace) -> Iterator[tuple[Batch, int]]:
     """Yields what counts, with the number of its part; of equal graphs only the first."""
     history = History(run)
-    buffer = StepBuffer(run.name, Report())
+    values = WriterValues(run.name, Report(), EVERYTHING)
     graphs: set[int] = set()
     total = max(run.nbytes, 1)
     before = 0
@@ -170,8 +170,7 @@ def _in_force(run: Run, parts: int, times: _Times, pace: Pace) -> Iterator[tuple
             times.began = min(times.began, float(batch.wall_times[0]))
             if batch.kind == SUMMARY:
                 times.last = max(times.last, float(batch.wall_times.max()))
-                finished = buffer.add(history.in_force(batch).select(EVERYTHING))
-                yield from ((value, number) for value in finished if not isinstance(value, Restart))
+                yield from ((history.in_force(part), number) for part in values.take(batch))
                 continue
             for record in batch.records():
                 if record.kind == "version":
@@ -182,7 +181,7 @@ def _in_force(run: Run, parts: int, times: _Times, pace: Pace) -> Iterator[tuple
                     graphs.add(checksum)
                     yield record, number
         before += file.nbytes
-    yield from ((value, number) for value in buffer.end() if not isinstance(value, Restart))
+    yield from ((history.in_force(part), number) for part in values.buffer.end())
 
 
 def rewrite_lineage(

@@ -20,14 +20,16 @@ the two a batch is, is decided once, when its piece of the file is scanned::
 `NewRecords` (module `new_records`) reads files time and again: what is new, and what could not be
 read before.
 
-`StepBuffer` (module `step_buffer`) takes selected batches of one writer and returns what is
-finished: batches in which the later value of a step has won, and restarts::
+`Cuts` (module `cuts`) takes all values of one writer and finds where training began again; the
+values are passed on, and each cut before the record that shows it. `StepBuffer` (module
+`step_buffer`) returns finished batches, in which the later value of a step has won::
 
-    for item in buffer.add(part):  # at the end, buffer.end()
-        if isinstance(item, Restart):
-            ...  # what was recorded from item.step on is superseded
+    for item in cuts.take(batch):
+        if isinstance(item, Cut):
+            ...  # values before item.row count below item.step only
         else:
-            item.scalars()  # or any other method of a batch
+            for part in buffer.add(item):  # at the end, buffer.end()
+                part.scalars()  # or any other method of a batch
 
 Records in short (room `overview`): the content of a run, its last values, the faults of a file.
 

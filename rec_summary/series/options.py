@@ -210,9 +210,11 @@ class Selection:
     Attributes:
         since: From where on.
         until: Up to where.
+        everything: Whether these are all values.
     """
 
     def __init__(self, options: ExportOptions) -> None:
+        self.everything = options.tags is options.since is options.until is None
         self._tag = None if options.tags is None else re.compile(options.tags)
         self._plugins = None if options.plugins is None else frozenset(options.plugins)
         self.since = options.beginning

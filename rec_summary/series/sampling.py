@@ -19,7 +19,7 @@ run. Memory is bounded by the number of points that are kept::
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,7 +28,6 @@ from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.series.batch import SCALAR, Batch, Record, Series, by_tag
 from rec_summary.series.options import EVERYTHING
-from rec_summary.series.step_buffer import Restart
 
 _PER_BUCKET: Final = 4
 _FINER: Final = 4  # while points come, buckets are at least so many times finer than in the end
@@ -201,13 +200,13 @@ class RunSampler:
             self._add_others(batch.select(EVERYTHING, others), batch.steps)
         self._serial += len(batch)
 
-    def restart(self, restart: Restart) -> None:
-        """Forgets what is of this step or a later one: training went on from there."""
+    def restart(self, step: int, again: Iterable[Record]) -> None:
+        """Forgets what is of this step or a later one, but not these values: training went on."""
         for sampler in self._scalars.values():
-            sampler.forget(restart.step)
+            sampler.forget(step)
         for others in self._others.values():
-            others.forget(restart.step)
-        for record in restart.again:
+            others.forget(step)
+        for record in again:
             self.add(record)
 
     def drain(self) -> Iterator[Batch]:

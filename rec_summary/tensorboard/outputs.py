@@ -19,10 +19,11 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, by_tag
 from rec_summary.series.best_values import BestPoint, BestSeries
+from rec_summary.series.cuts import Cut, Cuts
 from rec_summary.series.limits import MOST_GRAPHS, Checksum
-from rec_summary.series.options import Selection
+from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.report import Report
-from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
+from rec_summary.series.step_buffer import BufferState, StepBuffer
 from rec_summary.series.text import check_unicode, printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.points import SCALARS, Plugin, Point, ValueMapper
@@ -91,7 +92,9 @@ class RunOutput(abc.ABC):
         self._selection = selection
         self._lock = contextlib.nullcontext() if lock is None else lock
         self._mappers: dict[str, ValueMapper] = {}  # by kind, of kinds that there are
-        self._buffer = StepBuffer(name, report, state.steps)
+        self._cuts = Cuts(name, report, state.steps.last)
+        self._is_cut = False
+        self._buffer = StepBuffer(report, state.steps)
         self._tags = Tags(name, report, state.tags)
         self._graphs = state.graphs
         self._best = state.best  # by the recorded tags of metrics
@@ -111,16 +114,19 @@ class RunOutput(abc.ABC):
         Raises:
             DestinationError: They cannot be written.
         """
-        chosen = batch.select(self._selection, dashboards.VALUES)
-        left_out = batch.count - chosen.count
-        if left_out:
+        known = batch.select(EVERYTHING, dashboards.VALUES)
+        if known.count < batch.count:
             for (kind, _), span in batch.series().items():
                 if kind not in dashboards.VALUES:
                     self._report.unknown[kind] += span.values
-                    left_out -= span.values
-            self._report.left_out += left_out
         with self._lock:
-            self._pass_on(self._buffer.add(chosen))
+            for item in self._cuts.take(known):
+                if isinstance(item, Cut):
+                    self._begin_again(item)
+                else:
+                    self._pass_on(self._buffer.add(item, self._cuts.new))
+            if self._cuts.new is None:
+                self._buffer.forget()
 
     def shows(self, tag: str) -> bool:
         """Whether there is a value with this recorded tag."""
@@ -185,8 +191,14 @@ class RunOutput(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _restart(self, restart: Restart) -> None:
-        """Forgets what a restart supersedes."""
+    def _restart(self, cut: Cut, again: list[Record]) -> None:
+        """Forgets what a new start supersedes.
+
+        Args:
+            cut: The new start.
+            again: Values of it that were passed on before it was recognised, such as images that
+                were recorded before the first scalar.
+        """
 
     @abc.abstractmethod
     def _pass_batch(self, batch: Batch) -> None:
@@ -200,18 +212,32 @@ class RunOutput(abc.ABC):
     def _write_graph(self, record: Record, graph: Any, kind: str, tag: str | None) -> None:
         """Writes a graph under a tag; None for the first computation graph of the run."""
 
-    def _pass_on(self, finished: Iterable[Finished]) -> None:
-        """Writes what is finished."""
-        for item in finished:
-            if isinstance(item, Restart):
-                for series in self._best.values():
-                    series.forget(item.step)
-                for record in item.again:
-                    self._take_best(record)
-                self._restart(item)
-            else:
-                self._take_best(item)
-                self._pass_batch(item)
+    def _begin_again(self, cut: Cut) -> None:
+        """Goes on from a cut."""
+        if not self._is_cut:
+            self._is_cut = True
+            self._report.note(
+                f"run {printable(self.name)}: steps go back (first from {cut.reached} to "
+                f"{cut.step}); TensorBoard shows the later values from there on"
+            )
+        if self._buffer.step != cut.step:
+            self._pass_on(self._buffer.end())
+        passed = self._buffer.again(cut)
+        for series in self._best.values():
+            series.forget(cut.step)
+        again = [record.select(self._selection) for record in passed]
+        for record in again:
+            self._take_best(record)
+        self._restart(cut._replace(wall_time=passed[0].wall_time) if passed else cut, again)
+
+    def _pass_on(self, finished: Iterable[Batch]) -> None:
+        """Writes what is selected of what is finished: a series that is not may show a cut."""
+        for batch in finished:
+            chosen = batch if self._selection.everything else batch.select(self._selection)
+            self._report.left_out += batch.count - chosen.count
+            if chosen.count:
+                self._take_best(chosen)
+                self._pass_batch(chosen)
 
     def _take_best(self, batch: Batch) -> None:
         """Adds values of metrics to the best ones."""

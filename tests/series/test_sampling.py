@@ -16,7 +16,6 @@ from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished
 from rec_summary.series.sampling import RunSampler, ScalarSampler, m4
-from rec_summary.series.step_buffer import Restart
 from tests.support.record_dirs import event, histo, scalar, write_segment
 
 NUMBERS = st.lists(st.floats(width=32), max_size=400)
@@ -110,7 +109,7 @@ def test_what_a_restart_supersedes_is_forgotten() -> None:
     sampler = RunSampler(10)
     for step in [*range(100), *range(50, 60)]:
         if step == 50 and sampler:
-            sampler.restart(Restart(50, record(50)))
+            sampler.restart(50, [])
         sampler.add(record(step, scalar("loss", step), histo("w", [step])))
     found = drained(sampler)
     for tag in ("loss", "w"):
@@ -123,14 +122,14 @@ def test_a_restart_supersedes_all_kinds_but_not_what_came_before_it_was_recognis
     sampler = RunSampler(10)
     for step in range(6):
         sampler.add(record(step, scalar("loss", step), histo("w", [step])))
-    sampler.restart(Restart(3, record(3), [record(4, histo("late", [1]))]))
+    sampler.restart(3, [record(4, histo("late", [1]))])
     assert sorted((step, value.tag) for step, value in drained(sampler)) == [
         *((step, tag) for step in range(3) for tag in ("loss", "w")),
         (4, "late"),
     ]
     sampler.add(record(5, histo("w", [5])))
     for _ in range(2):
-        sampler.restart(Restart(2, record(2)))
+        sampler.restart(2, [])
     sampler.add(record(2, histo("w", [2])))
     assert [(step, value.tag) for step, value in drained(sampler)] == [(2, "w")]
 

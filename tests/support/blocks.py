@@ -1,20 +1,42 @@
-"""Exports the same records with blocks and without, and compares the results."""
+"""The same records in blocks and one by one, and whether exports of both are the same."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rec_summary._pb.summary_pb2 import Event
 from rec_summary.errors import SourceError
+from rec_summary.records.format.framing import frame
 from rec_summary.series import event_reader as module
+from rec_summary.series.batch import Batch, Record
+from rec_summary.series.blocks.scan import scan
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support.record_dirs import summary_name, tree
+
+
+def batches(path: str, events: Iterable[Any], *, is_many: bool) -> Iterator[Batch]:
+    """Yields the records of a file: as blocks where they can be held by blocks, or one by one."""
+    payloads = [each.SerializeToString() for each in events]
+    content = b"".join(map(frame, payloads))
+    offsets = [0, *itertools.accumulate(len(frame(payload)) for payload in payloads)]
+    scanned, first = scan(content, 0, 0, frames=False) if is_many else None, 0
+    while first < len(payloads):
+        last = first if scanned is None else scanned.end(first)
+        if scanned is not None and first < last:
+            yield scanned.block(path, first, last)
+            first = last
+            continue
+        message = Event.FromString(payloads[first])
+        yield Record(path, offsets[first], len(payloads[first]), message.wall_time, message)
+        first += 1
 
 
 @contextlib.contextmanager

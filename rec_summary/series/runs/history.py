@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import bisect
 import copy
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, Batch
+from rec_summary.series.cuts import Cuts
 from rec_summary.series.event_reader import EventReader, read_batches
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.runs.writers import Writer, Writers
-from rec_summary.series.step_buffer import Restart, StepBuffer
 
 
 class History:
@@ -34,7 +32,7 @@ class History:
         self.files: list[tuple[Writer, list[RecordFile]]] = []
         self.last_steps: dict[tuple[int, int], int] = {}
         self._run = run
-        self._restarts: dict[str, tuple[int, list[_Place]]] = {}  # by path, with its number
+        self._cuts: dict[str, Cuts] = {}  # by path, where there are any
         writers = Writers()
         files: dict[tuple[int, int], list[RecordFile]] = {}  # by rank and number of the writer
         latest: dict[tuple[int, int], int] = {}
@@ -61,10 +59,11 @@ class History:
             key = (writer.rank, writer.number)
             self.files.append((writer, files[key]))
             if key in restarted:
-                restarts = _restarts(run, files[key])
-                self._restarts |= {
-                    file.path: (number, restarts) for number, file in enumerate(files[key])
-                }
+                cuts = Cuts(run.name, Report())
+                for file in files[key]:
+                    for batch in read_batches(file, Report()):
+                        cuts.take(batch)
+                self._cuts |= dict.fromkeys((file.path for file in files[key]), cuts)
 
     def writers(self) -> list[tuple[Run, History]]:
         """Returns the run of the first writers of all ranks, and one for each further number.
@@ -89,11 +88,10 @@ class History:
 
     def in_force(self, batch: Batch) -> Batch:
         """Returns the values of a batch that no later restart supersedes."""
-        number, restarts = self._restarts.get(batch.path, (0, []))
-        index = bisect.bisect_left(restarts, (number, batch.end_offset))
-        if index == len(restarts):
+        cuts = self._cuts.get(batch.path)
+        if cuts is None or (end := cuts.below(batch.path, batch.end_offset)) > batch.steps.item(-1):
             return batch
-        return batch.select(Selection(ExportOptions(until=restarts[index].step - 1)))
+        return batch.select(Selection(ExportOptions(until=end - 1)))
 
 
 def _pair(file: RecordFile) -> tuple[str, int, int, str]:
@@ -101,32 +99,8 @@ def _pair(file: RecordFile) -> tuple[str, int, int, str]:
     return file.name.prefix, file.name.stamp, file.name.rank, file.name.host
 
 
-class _Place(NamedTuple):
-    """Where training had begun again: the number of the file, the offset, and the step."""
-
-    file: int
-    offset: int
-    step: int
-
-
 def summary_files(run: Run) -> Iterator[tuple[int, RecordFile]]:
     """Yields the summary files of all ranks, in order, with their ranks."""
     for rank in run.ranks:
         for file in run.files_of(Kind.SUMMARY, rank):
             yield rank, file
-
-
-def _restarts(run: Run, files: Sequence[RecordFile]) -> list[_Place]:
-    """Returns the restarts of a writer but those that a later one makes unimportant."""
-    places: list[_Place] = []
-    buffer = StepBuffer(run.name, Report())
-    numbers = {file.path: number for number, file in enumerate(files)}
-    for file in files:
-        for batch in read_batches(file, Report()):
-            for item in buffer.add(batch):
-                if isinstance(item, Restart):
-                    while places and places[-1].step >= item.step:
-                        places.pop()
-                    origin = item.origin
-                    places.append(_Place(numbers[origin.path], origin.offset, item.step))
-    return places

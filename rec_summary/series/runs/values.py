@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
-
-import numpy as np
 
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Recorded, gathered, rows_of
+from rec_summary.series.cuts import Cuts
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.options import Selection
 from rec_summary.series.report import Report
 from rec_summary.series.runs.history import History, summary_files
 from rec_summary.series.runs.writers import Writer, Writers
-from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
+from rec_summary.series.step_buffer import StepBuffer
 from rec_summary.series.text import valid
 
 
@@ -90,19 +88,44 @@ def finished(
     """
     wanted, history = frozenset(kinds), history or History(selection.narrowed(run))
     for writer, files in history.files:
-        buffer = StepBuffer(run.name, report)
+        values = WriterValues(run.name, report, selection, wanted)
         for file in files:
             for batch in read_batches(file, report):
                 if batch.kind == SUMMARY:
-                    chosen = history.in_force(batch).select(selection, wanted)
-                    yield from _batches(writer, buffer.add(chosen))
-        yield from _batches(writer, buffer.end())
+                    yield from ((writer, history.in_force(part)) for part in values.take(batch))
+        yield from ((writer, history.in_force(part)) for part in values.buffer.end())
 
 
-def _batches(writer: Writer, items: Iterable[Finished]) -> Iterator[tuple[Writer, Batch]]:
-    for item in items:
-        if not isinstance(item, Restart):  # the history knows them
-            yield writer, item
+class WriterValues:
+    """The values of a writer, before it is known which ones a restart supersedes.
+
+    Of a value that was recorded several times for a step, only the last one is passed on.
+
+    Attributes:
+        cuts: The cuts.
+        buffer: Has the values of the current step.
+    """
+
+    def __init__(
+        self, run: str, report: Report, selection: Selection, kinds: Collection[str] | None = None
+    ) -> None:
+        """Holds nothing yet.
+
+        Args:
+            run: The run's name, for notes.
+            report: Takes values that are left out.
+            selection: Which tags and steps are passed on.
+            kinds: Which kinds; None means all.
+        """
+        self.cuts = Cuts(run, report)
+        self.buffer = StepBuffer(report)
+        self._selection, self._kinds = selection, kinds
+
+    def take(self, batch: Batch) -> Iterator[Batch]:
+        """Takes values; yields those of finished steps."""
+        for item in self.cuts.take(batch):
+            if isinstance(item, Batch):
+                yield from self.buffer.add(item.select(self._selection, self._kinds))
 
 
 def finished_scalars(
@@ -123,64 +146,37 @@ def scalars_in_memory(
     Nothing is known of later restarts while a value is read, so all values are held.
     """
     writers = Writers()
-    held: dict[tuple[int, int], BufferedScalars] = {}  # by rank and number of the writer
+    held: dict[tuple[int, int], _Held] = {}  # by rank and number of the writer
     for _, file in summary_files(selection.narrowed(run)):
         for batch in read_batches(file, report):
-            if batch.kind == SUMMARY:
-                writer = writers.of(file, batch)
-                key = (writer.rank, writer.number)
-                if key not in held:
-                    held[key] = BufferedScalars(writer, StepBuffer(run.name, report), selection)
-                held[key].take(held[key].buffer.add(batch))
-            else:
+            if batch.kind != SUMMARY:
                 writers.begins(file, batch)
-    for scalars in held.values():
-        scalars.take(scalars.buffer.end())
-    return [(scalars.writer, part) for scalars in held.values() for part in scalars.parts]
+                continue
+            writer = writers.of(file, batch)
+            key = (writer.rank, writer.number)
+            if key not in held:
+                values = WriterValues(run.name, report, selection, (SCALAR,))
+                held[key] = _Held(writer, values, [])
+            held[key].keep(held[key].values.take(batch))
+    for each in held.values():
+        each.keep(each.values.buffer.end())
+    return [(each.writer, part) for each in held.values() for part in each.in_force()]
 
 
-class BufferedScalars:
-    """The scalars of a writer that count, as far as they have been read.
+class _Held(NamedTuple):
+    """The scalars of a writer; parts have the file and the end of the batch that they are of."""
 
-    Attributes:
-        writer: The writer.
-        buffer: The buffer that they come from.
-    """
+    writer: Writer
+    values: WriterValues
+    parts: list[tuple[str, int, Columns]]
 
-    def __init__(self, writer: Writer, buffer: StepBuffer, selection: Selection) -> None:
-        """Holds nothing yet."""
-        self.writer, self.buffer, self._selection = writer, buffer, selection
-        self._parts: dict[int, Columns] = {}  # by number, in order
-        self._highest: list[tuple[int, int]] = []  # a heap: step, negative, and number of each part
-        self._count = 0
+    def keep(self, batches: Iterable[Batch]) -> None:
+        self.parts.extend((each.path, each.end_offset, each.scalars()) for each in batches)
 
-    @property
-    def parts(self) -> Iterable[Columns]:
-        """The scalars."""
-        return self._parts.values()
-
-    def take(self, items: Iterable[Finished]) -> None:
-        """Takes what the buffer passes on."""
-        for item in items:
-            batches: Sequence[Batch] = (item,) if isinstance(item, Batch) else item.again
-            if isinstance(item, Restart):
-                self._forget(item.step)
-            for batch in batches:
-                self._keep(self._count, batch.select(self._selection, (SCALAR,)).scalars())
-                self._count += 1
-
-    def _keep(self, number: int, part: Columns) -> None:
-        if len(part.steps):
-            self._parts[number] = part
-            heapq.heappush(self._highest, (-int(part.steps[-1]), number))
-
-    def _forget(self, step: int) -> None:
-        """Drops the values of a step and of later ones; within a part, steps never go back."""
-        while self._highest and -self._highest[0][0] >= step:
-            _, number = heapq.heappop(self._highest)
-            part = self._parts[number]
-            rest = int(np.searchsorted(part.steps, step))
-            if rest:
-                self._keep(number, rows_of(part, slice(rest)))
-            else:
-                del self._parts[number]
+    def in_force(self) -> Iterator[Columns]:
+        for path, end, part in self.parts:
+            last = self.values.cuts.below(path, end) - 1
+            # Within a part, steps never go back.
+            count = int(part.steps.searchsorted(last, "right"))
+            if count:
+                yield part if count == len(part.steps) else rows_of(part, slice(count))

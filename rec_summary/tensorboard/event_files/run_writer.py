@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import Batch, Record, Recorded
+from rec_summary.series.cuts import Cut
 from rec_summary.series.limits import Checksum, Count
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
-from rec_summary.series.step_buffer import Restart
 from rec_summary.tensorboard.dashboards.graphs import tagged_graph
 from rec_summary.tensorboard.dashboards.images import IMAGES, no_image
 from rec_summary.tensorboard.dashboards.layout import layout_point
@@ -99,7 +99,7 @@ class TensorBoardRun(RunOutput):
         self._state = state
         self._file = EventFile(self._logdir, name, state.file)
         self._notes: set[str] = set()  # why pictures are not drawn
-        self._emptied: dict[str, Restart] = {}  # by the tags of images without any since then
+        self._emptied: dict[str, Cut] = {}  # by the tags of images without any since then
 
     @property
     def restarts(self) -> int:
@@ -165,7 +165,7 @@ class TensorBoardRun(RunOutput):
         self.flush()
         if not self._file.position.size:
             return None
-        self._state.steps = self._buffer.state()
+        self._state.steps = self._buffer.state(self._cuts.last())
         self._state.tags = self._tags.state()
         self._state.memories = {
             kind: sorted(mapper.memory) for kind, mapper in self._mappers.items() if mapper.memory
@@ -194,16 +194,16 @@ class TensorBoardRun(RunOutput):
         else:
             self._sampler.add(batch)
 
-    def _restart(self, restart: Restart) -> None:
+    def _restart(self, cut: Cut, again: list[Record]) -> None:
         if self._sampler is not None:
-            self._sampler.restart(restart)
+            self._sampler.restart(cut.step, again)
             return
         self._state.restarts += 1
         self._state.layout = 0  # one of TensorBoard's loaders forgets the layout too
         if self.begun:
-            self._file.write_restart(restart.step, restart.origin.wall_time)
-            self._emptied = dict.fromkeys(self._tags.of(IMAGES.name), restart)
-            for record in restart.again:
+            self._file.write_restart(cut.step, cut.wall_time)
+            self._emptied = dict.fromkeys(self._tags.of(IMAGES.name), cut)
+            for record in again:
                 self._write_record(record)
                 self._report.exported.subtract(value.kind for value in record.values)
 
@@ -240,8 +240,8 @@ class TensorBoardRun(RunOutput):
         any event. Its other loader forgets the images of a tag from the step of a new event on. An
         event without a sample is shown on no page.
         """
-        for tag, restart in self._emptied.items():
-            self._file.write(restart.step, restart.origin.wall_time, [no_image(tag)])
+        for tag, cut in self._emptied.items():
+            self._file.write(cut.step, cut.wall_time, [no_image(tag)])
         self._emptied.clear()
 
     def _write_framed(self, batch: Batch) -> bool:

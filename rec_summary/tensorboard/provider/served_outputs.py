@@ -13,10 +13,10 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.records.reading.totals import Totals
 from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, Series, by_tag
 from rec_summary.series.comparison.samples import SAMPLES, STEP
+from rec_summary.series.cuts import Cut
 from rec_summary.series.lineage import Plain
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
-from rec_summary.series.step_buffer import Restart
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs import TAGGED_GRAPHS, tagged_graph
 from rec_summary.tensorboard.dashboards.layout import layout_point
@@ -87,9 +87,9 @@ class ServedOutput(RunOutput):
                 of_plugin = self._run.of_plugin(point.plugin.name)
                 of_plugin[tag] = SingleSeries(step, wall_time, point)
 
-    def _restart(self, restart: Restart) -> None:
-        self._run.forget(restart.step)
-        for record in restart.again:
+    def _restart(self, cut: Cut, again: list[Record]) -> None:
+        self._run.forget(cut.step)
+        for record in again:
             self._write_record(record)
 
     def _pass_batch(self, batch: Batch) -> None:

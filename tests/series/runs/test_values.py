@@ -178,11 +178,6 @@ def test_a_restart_supersedes_the_same_in_blocks_and_in_single_records(
     assert counted[0] == counted[1]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the step is in force twice where all kinds are read at once, because a picture of the "
-    "next step has passed it on already; the read side is rebuilt on one store",
-)
 def test_a_step_that_is_recorded_again_after_a_picture_of_the_next_one_counts_once(
     tmp_path: Path,
 ) -> None:

@@ -421,27 +421,26 @@ def test_an_export_that_goes_on_keeps_two_trainings_apart(records: Path, logdir:
         assert event_files.scalars(logdir / name, "loss") == expected
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="an export looks for restarts in the selected series only; the read side is rebuilt on "
-    "one store, which looks for them in all",
-)
 def test_a_restart_that_only_a_series_left_out_shows_supersedes_the_others(
     records: Path, logdir: Path
 ) -> None:
-    """The second process ends before it records a loss."""
-    for steps in (range(1, 70), range(55, 58)):
+    """The second process ends before it records a loss, or a step that is selected."""
+    for began, steps in ((START, range(1, 70)), (START + 90, range(55, 58))):
         events = [
-            event(step, scalar("lr", 1.0), *[scalar("loss", 1.0)] * (step % 10 == 0))
-            for step in steps
+            event(step, scalar("lr", 1.0), *[scalar("loss", 1.0)] * (step % 10 == 0), at=began + at)
+            for at, step in enumerate(steps)
         ]
         write_segment(records / "run", *events)
-    expected = [10, 20, 30, 40, 50]
-    assert load(records, tags="^loss").scalars()["step"].tolist() == expected
-    for tags in (None, "^loss"):
-        export_tensorboard(records, logdir / str(tags), tags=tags)
-        found = event_files.shown(logdir / str(tags))
-        assert [step for _, tag, step in sorted(found) if tag == "loss"] == expected
+    choices: list[dict[str, Any]] = [{}, {"tags": "^loss"}, {"since": 58}]
+    choices += [{**choice, "max_points": 10} for choice in choices]
+    for number, choice in enumerate(choices):
+        export_tensorboard(records, logdir / str(number), **choice)
+        found = sorted(event_files.shown(logdir / str(number)))
+        expected = [step for step in (10, 20, 30, 40, 50) if step >= choice.get("since", 0)]
+        assert [step for _, tag, step in found if tag == "loss"] == expected
+        choice.pop("max_points", None)
+        scalars = load(records, **choice).scalars()
+        assert scalars[scalars["tag"] == "loss"]["step"].tolist() == expected
 
 
 def test_both_loaders_see_a_restart(records: Path, logdir: Path) -> None:
