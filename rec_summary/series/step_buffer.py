@@ -87,6 +87,7 @@ class StepBuffer:
             finished += self._hold(record)
         if first < last:
             finished += [*self.end(), batch.part(first, last)]
+            self._passed.clear()  # the batch may end at the step that it began behind
         for record in batch.part(max(first, last), len(steps)).records():
             finished += self._hold(record)
             if new is not None:
@@ -98,11 +99,15 @@ class StepBuffer:
 
     def again(self, cut: Cut) -> list[Record]:
         """Returns values of a new start that were passed on, and forgets them."""
-        recent = self._recent if self._new >= cut.row else []
-        values = (each for record in recent if record.step >= cut.step for each in record.values)
-        again = [*_records(each for each in values if self._held.get(each[:2]) is not each)]
+        values: dict[tuple[Series, int], Recorded] = {}
+        for record in self._recent if self._new >= cut.row else ():
+            for each in record.values if record.step >= cut.step else ():
+                values.pop(key := (each[:2], record.step), None)
+                values[key] = each
+        for series in self._held:  # these are passed on later
+            values.pop((series, self.step or 0), None)
         self.forget()
-        return again
+        return [*_records(values.values())]
 
     def forget(self) -> None:
         """Forgets what is remembered for `again`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event, Summary
@@ -209,6 +209,8 @@ def test_a_value_at_the_beginning_of_a_file_is_of_the_start_that_follows(
 
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), pauses=st.booleans())
+@example(seed=70, pauses=True)  # a batch that ends at the step that it began behind
+@example(seed=3883619579, pauses=False)  # a picture that another file replaces before a new start
 def test_many_records_at_a_time_give_what_they_give_one_by_one(seed: int, pauses: bool) -> None:
     chance, made, step = random.Random(seed), [], 1
     for _ in range(3):
