@@ -7,6 +7,7 @@ import os
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -47,8 +48,8 @@ def read_by(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> tuple[st
     names: dict[int, str] = {}
     begin, read_at = PlainFile.__init__, PlainFile.read_at
 
-    def counted_begin(self: PlainFile, path: str) -> None:
-        begin(self, path)
+    def counted_begin(self: PlainFile, path: str, **options: Any) -> None:
+        begin(self, path, **options)
         names[id(self)] = os.path.basename(path)
 
     def counted_read(self: PlainFile, offset: int, nbytes: int) -> bytes:

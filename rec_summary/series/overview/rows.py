@@ -96,14 +96,15 @@ def rows(
         engine: What reads the runs.
     """
     since = ExportOptions(since=since).since  # an age counts from one time for all runs
-    work = functools.partial(rows_of, since=since)
+    selection, work = _selection(since), functools.partial(rows_of, since=since)
+    runs = [selection.narrowed(run, newest=True) for run in runs]  # nothing else is read ahead
     results = each_run(work, runs, engine, report, ahead=scanned_ahead)
     return [row for _, row in results]
 
 
 def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:
     """Yields the row of a run, and one for each further writer (see `rows`)."""
-    selection = Selection(ExportOptions(tags=_RESULTS, since=since))
+    selection = _selection(since)
     for part, history in History(selection.narrowed(run, newest=True)).writers():
         first = min((rank for rank, _ in history.last_steps), default=math.inf)
         last = max((writer.last for writer, _ in history.files), default=0.0)
@@ -116,6 +117,10 @@ def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:
             for tag, values in by_tag(columns):
                 results.take(tag, values)
         yield _row(part, lineage_of(part, report), results, last, step)
+
+
+def _selection(since: Moment) -> Selection:
+    return Selection(ExportOptions(tags=_RESULTS, since=since))
 
 
 def stated_row(run: Run, report: Report) -> Row:
