@@ -67,7 +67,7 @@ def decode_histograms(buffer: bytes, at: Integers, sizes: Integers) -> Iterator[
 
     All are read in step, which takes a fraction of the time that as many messages take. What
     neither MindSpore nor our collectors write is left out, such as a negative count, or another
-    order of the fields.
+    order of the fields; so are more than 127 NaNs, or infinities of one sign.
 
     Args:
         buffer: The bytes.

@@ -27,9 +27,9 @@ from rec_summary.records.reading.reader import BadLength, LostRecord, RecordRead
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series import limits
 from rec_summary.series.blocks.scan import scan_files
+from rec_summary.series.cuts import Cuts
 from rec_summary.series.overview import verify
 from rec_summary.series.overview.inspection import inspect_run
-from rec_summary.series.step_buffer import StepBuffer
 from rec_summary.tensorboard.dashboards.graphs import graph_def
 from rec_summary.tensorboard.dashboards.images import ImageMapper, declared_size
 from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
@@ -337,8 +337,8 @@ def test_metrics_may_be_any_text(tmp_path: Path, text: str) -> None:
 def test_tags_are_bounded_in_length_and_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The exporters make the buffers of steps; real tags beyond 100,000 take minutes.
-    monkeypatch.setattr(StepBuffer.__init__, "__defaults__", (None, 3))
+    # The exporters make the cuts; real tags beyond 100,000 take minutes.
+    monkeypatch.setattr(Cuts.__init__, "__defaults__", ((), 3))
     values = [scalar(tag, 1) for tag in ("a", "b", "c", "d", "x" * 1001, "e")]
     write(tmp_path / "records", frame(event(1, *values).SerializeToString()), good(2, "a"))
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
