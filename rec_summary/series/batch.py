@@ -9,7 +9,6 @@ single records and need not know which of the two it has.
 from __future__ import annotations
 
 import abc
-import collections
 import itertools
 import sys
 from collections import Counter
@@ -353,11 +352,6 @@ class Record(Batch):
     def count(self) -> int:
         """How many values there are."""
         return len(self.values)
-
-    def series(self) -> Mapping[Series, Span]:
-        """Returns the series, in no particular order."""
-        counts = collections.Counter(recorded[:2] for recorded in self.values)
-        return {key: Span(0, count, self.step, self.step) for key, count in counts.items()}
 
     def __len__(self) -> int:
         return 1

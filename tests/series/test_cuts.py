@@ -144,3 +144,12 @@ def test_what_counts_is_what_the_rules_say(seed: int, most_series: int) -> None:
         assert got[:2] == expected[:2]
         places = [(problem.path, problem.offset) for problem in got.report.problems]
         assert places == [(problem.path, problem.offset) for problem in expected.report.problems]
+
+
+def test_a_last_step_that_is_that_of_a_cut_is_still_in_force() -> None:
+    """Of two series, one goes back to the last step of the other, which then goes back too."""
+    both = [event(step, scalar("x", 1.0), scalar("y", 1.0)) for step in (1, 2, 3)]
+    events = [*both, event(4, scalar("x", 1.0)), event(3, scalar("x", 2.0))]
+    events += [event(2, scalar("y", 2.0))]
+    for is_many in (False, True):
+        assert [step for _, step in found([events], is_many).cuts] == [3, 2]

@@ -6,8 +6,8 @@ one of each record, goes on from value to value, with a few dozen operations of 
 of records. Records are begun as others end, so that the array stays about as long as the caches of
 a core allow.
 
-Series are told apart by a hash of the tag and the key behind it. The bytes are compared with those
-that had this hash first. A record of another form than MindSpore's and ours is left to protobuf.
+A series is found by a hash of the tag and the key behind it. The bytes are compared with those that
+had this hash first. A record of another form than MindSpore's and ours is left to protobuf.
 
 Checksums of many records are compared with one: a CRC is linear, so that all byte strings of one
 length, each with its own CRC after it, have the same CRC. Records of one length, one after the
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Summary
-from rec_summary.arrays import Array, Flags, Floats, Integers
+from rec_summary.arrays import Array, Bytes, Flags, Floats, Integers
 from rec_summary.records.format import framing, wire
 from rec_summary.records.format.framing import crc32c, masked, unmasked
 from rec_summary.records.format.limits import LONGEST_TAG
@@ -44,7 +44,6 @@ _PADDING: Final = 64 + _NAME_BYTES  # bytes that may be read behind the last rec
 _STEP_AT: Final = 10  # in a payload, after the time and the key of the step
 _STEP_BYTES: Final = 5  # at most, as steps are below 2^35
 HEAD_BYTES: Final = _STEP_AT + _STEP_BYTES + 2  # with the key of the summary, and one more
-_ENDS: Final = 0x80_8080_8080  # the bit of each byte of a step that says that more follow
 _WALL_TIME, _STEP, _SUMMARY, _MESSAGE = 0x09, 0x10, 0x2A, 0x0A  # keys
 _SCALAR: Final = 0x1D
 _BEYOND: Final = 1 << 40  # a length that nothing has
@@ -136,12 +135,10 @@ class _Walk:
         """Reads time and step; returns the records with values, and where these begin."""
         begins = self._bounds[rows] + framing.HEADER_BYTES
         ends = self._bounds[rows + 1] - framing.FOOTER_BYTES
-        good, steps, wall_times, behind = heads(self._data, begins)
-        sizes = 1 + sum(steps >= 1 << 7 * number for number in range(1, _STEP_BYTES))
+        good, steps, wall_times, sizes = heads(self._data, begins)
         lengths, positions = self._varints(begins + _STEP_AT + sizes + 1)
-        good &= (
-            (steps > 0) & (behind == 1 << 8 * sizes) & (lengths > 0) & (positions + lengths == ends)
-        )
+        good &= (steps > 0) & (wire.lengths(steps) == sizes)
+        good &= (lengths > 0) & (positions + lengths == ends)
         self._known[rows[~good]] = False
         rows = rows[good]
         self._steps[rows], self._wall_times[rows] = steps[good], wall_times[good]
@@ -205,17 +202,11 @@ class _Walk:
         ends = at + 1
         if not len(long):
             return values, ends
-        words = unaligned(self._data, "<u4")[at[long]].astype(np.int64)
-        sizes = np.full(len(long), 5)
-        for size in (4, 3, 2):
-            sizes[words & (0x80 << 8 * (size - 1)) == 0] = size
-        parts = words & 0x7F
-        for number in (1, 2, 3):
-            parts |= np.where(sizes > number, words >> number & 0x7F << 7 * number, 0)
+        numbers, sizes = wire.varints(unaligned(self._data, "<u8")[at[long]])
         # Nobody writes more bytes than are needed.
-        parts[(sizes > 4) | (parts < 1 << 7 * (sizes - 1))] = _BEYOND
-        values[long] = parts
-        ends[long] += sizes - 1
+        numbers[(sizes > 4) | (wire.lengths(numbers) != sizes)] = _BEYOND
+        values[long] = numbers
+        ends[long] += np.maximum(sizes, 1) - 1
         return values, ends
 
     def _walked(self) -> Walked:
@@ -416,24 +407,18 @@ def _joint_checksum(size: int, count: int) -> int:
     return crc32c((sample + crc32c(payload).to_bytes(framing.FOOTER_BYTES, "little")) * count)
 
 
-def heads(data: bytes, begins: Integers) -> tuple[Flags, Integers, Floats, Integers]:
+def heads(data: bytes, begins: Integers) -> tuple[Flags, Integers, Floats, Bytes]:
     """Reads the beginnings of payloads, of up to `HEAD_BYTES`.
 
     Returns:
-        Which are those of a summary with a finite time, the steps, the wall times, and the bit
-        behind each step.
+        Which are those of a summary with a finite time, the steps, the wall times, and how many
+        bytes each step takes.
     """
     wall_times = unaligned(data, "<f8")[begins + 1]
     words = unaligned(data, "<u8")[begins + _STEP_AT - 1]
     known = unaligned(data, "u1")[begins] == _WALL_TIME
     known &= (words & 0xFF == _STEP) & np.isfinite(wall_times)
     words >>= np.uint64(8)
-    # The first byte below 0x80 is the last one of the step; the key of the summary follows.
-    ends = ~words & np.uint64(_ENDS)
-    behind = (ends & (~ends + np.uint64(1))) << np.uint64(1)
-    known &= (ends != 0) & (words & behind * np.uint64(0xFF) == behind * np.uint64(_SUMMARY))
-    words &= behind - np.uint64(1)
-    steps = np.zeros(len(words), np.uint64)
-    for number in range(_STEP_BYTES):
-        steps |= words >> np.uint64(number) & np.uint64(0x7F << 7 * number)
-    return known, steps.view(np.int64), wall_times, behind.view(np.int64)
+    steps, sizes = wire.varints(words)
+    known &= (sizes <= _STEP_BYTES) & (words >> np.uint64(8) * sizes & 0xFF == _SUMMARY)
+    return known, steps, wall_times, sizes
