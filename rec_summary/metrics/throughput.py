@@ -40,17 +40,17 @@ class Throughput(State):
         self._now = -math.inf  # the latest step with an event
 
     def add_steps(
-        self, samples: Sequence[int], seconds: Sequence[float], waited: Sequence[float]
+        self, samples: Sequence[float], seconds: Sequence[float], waited: Sequence[float]
     ) -> None:
         """Adds steps; every argument has shape (steps,).
 
         Args:
-            samples: The number of examples of each step.
+            samples: The number of examples of each step, or their mean where only that is known.
             seconds: The time from the end of the previous step to the end of each step.
             waited: The part of that time that was spent waiting for data.
         """
         times = np.asarray(seconds, np.float64)
-        self._samples += int(sum(samples))
+        self._samples += round(sum(samples))
         self._nanoseconds += int(np.rint(times * _NANO).sum())
         self._waited += int(np.rint(np.asarray(waited, np.float64) * _NANO).sum())
         self._steps.add_all(times)
@@ -85,7 +85,8 @@ class Throughput(State):
         return {
             "throughput/steps_per_second": _ratio(self._steps.count, seconds),
             "throughput/samples_per_second": _ratio(self._samples, seconds),
-            "throughput/input_stall_share": _ratio(self._waited, self._nanoseconds),
+            # Without any wait, nothing has measured it.
+            "throughput/input_stall_share": _ratio(self._waited or math.nan, self._nanoseconds),
             **self._steps.report("throughput/step_seconds"),
             **self._lags.report("freshness/lag_seconds"),
             # From the latest event to the latest step with one: float32 holds an age, and not

@@ -22,6 +22,11 @@ def is_parameter(value: Any) -> bool:
     return isinstance(value, getattr(mindspore(), "Parameter", ()))
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether this is a `mindspore.Tensor` and no Parameter, whose memory is live."""
+    return mindspore() is not None and type(value) is getattr(mindspore(), "Tensor", None)
+
+
 def is_cell(value: Any) -> bool:
     """Whether this is a `mindspore.nn.Cell`."""
     return isinstance(value, getattr(getattr(mindspore(), "nn", None), "Cell", ()))

@@ -110,6 +110,16 @@ def copy_of(tensor: Tensor) -> Array | None:
     return np.frombuffer(data, dtype).reshape(shape)
 
 
+def small_copy(value: Any, most: int) -> Array | None:
+    """Returns a copy of a Tensor of less than `most` bytes; None if numpy has to read the value.
+
+    A copy takes a microsecond, and numpy several, most of them for the name of the Tensor's type.
+    """
+    if loaded.is_tensor(value) and value.nbytes < most and value.is_contiguous():
+        return copy_of(value)
+    return None
+
+
 def own_array(value: Any, what: str, rows: int | None = None) -> Array:
     """Returns a copy of real numbers, in a type that numpy can compute with.
 

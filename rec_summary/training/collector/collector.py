@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from mindspore.train import Callback
 
-from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
+from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.checks import (
     check_bool,
     check_choice,
@@ -23,13 +21,11 @@ from rec_summary.checks import (
     check_optional,
     check_seconds,
 )
-from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training import operators
-from rec_summary.training.collector.control import Applied, Control, save_checkpoint
 from rec_summary.training.collector.health import Health
 from rec_summary.training.collector.options import (
     MOST_HISTOGRAM_VALUES,
@@ -37,9 +33,9 @@ from rec_summary.training.collector.options import (
     check_metrics,
     check_specified,
 )
-from rec_summary.training.collector.session import STOPPED_BY, TrainingProgress, TrainRun
 from rec_summary.training.collector.settings import network_settings, training_settings
 from rec_summary.training.collector.snapshots import metric_values
+from rec_summary.training.collector.train_run import TrainRun
 from rec_summary.training.ending import this_environment
 from rec_summary.training.graphs import dataset_graph, graph_record
 from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
@@ -47,14 +43,14 @@ from rec_summary.training.lineage import lineage
 from rec_summary.training.lineage.custom import (
     CustomValue,
     check_custom_lineage,
-    custom_lineage,
     with_environment,
 )
 from rec_summary.training.npy_export import check_export_options
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.telemetry import RecommenderTelemetry
-from rec_summary.training.recorder import Recorder, RecorderOptions
+from rec_summary.training.recommender.step_reader import StepReader
+from rec_summary.training.recommender.tables import network_tables
+from rec_summary.training.recorder import RecorderOptions
 from rec_summary.training.run_directory import (
     SAME,
     SIBLING,
@@ -68,13 +64,10 @@ from rec_summary.training.run_directory import (
     last_step,
     totals_before,
 )
-from rec_summary.training.signals import InterruptSignals, end_waits
+from rec_summary.training.session import Session
 from rec_summary.training.step_view import StepView
 
 logger = logging.getLogger("rec_summary.training")
-
-_INTERRUPTS: Final = ("SIGINT", "SIGTERM", "KeyboardInterrupt", "SystemExit", STOPPED_BY)
-_SHOWN_PARAMETERS: Final = 8  # in an answer to a request
 
 
 def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
@@ -82,7 +75,7 @@ def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(hook)
     def run(self: SummaryCollector, *args: Any) -> None:
-        with self._signals.deferring():
+        with self._session.signals.deferring():
             try:
                 hook(self, *args)
             except Exception as error:  # noqa: BLE001  # training continues
@@ -220,20 +213,13 @@ class SummaryCollector(Callback):
         )
         options.files.create_directory("summary_dir")
         self._troubles = Troubles()
-        self._control = Control(options, self._troubles)
-        self._recorder = Recorder(options.files, self._troubles, self._poll if control else None)
+        self._session = Session("SummaryCollector", options, self._troubles, self._close)
+        self._recorder, self._progress = self._session.recorder, self._session.progress
         self._health = Health(self._recorder)
-        self._recommender: RecommenderTelemetry | None = None
-        if recommender is not None:
-            self._recommender = RecommenderTelemetry(recommender, self._recorder, self._troubles)
         self._depth = 0  # fit enters its callbacks again for each evaluation
-        self._progress = TrainingProgress()
         self._run: TrainRun | None = None
-        self._signals = InterruptSignals(self._complete)
-        self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
         self._recorded_step = 0  # the last one in the directory before this training
-        self._rank, self._rank_size = 0, 1
         self._checkpoints: LandscapeCheckpoints | None = None
 
     @property
@@ -252,18 +238,12 @@ class SummaryCollector(Callback):
         Returns:
             Whether it has them.
         """
-        if self._run is not None:
-            self._refresh_lineage(self._run, RunState.RUNNING)
-        if self._recommender is not None:
-            self._recommender.flush()
-        return self._recorder.flush()
+        return self._session.flush()
 
     def __enter__(self) -> SummaryCollector:
         self._depth += 1
         if self._depth == 1:
-            self._signals = InterruptSignals(self._complete)
-            with self._troubles.attempt("signals"):  # it needs a thread and two file descriptors
-                self._signals.__enter__()
+            self._session.enter()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -271,22 +251,15 @@ class SummaryCollector(Callback):
         if self._depth > 0:
             return
         self._depth = 0
-        try:
-            with self._signals.deferring():
-                self._close(error[1] if len(error) > 1 else None)
-        finally:
-            self._signals.__exit__(*error)
+        self._session.leave(error[1] if len(error) > 1 else None)
 
     def _close(self, error: BaseException | None) -> None:
-        """Completes the records and closes them; logs an interruption, and failures."""
+        """Completes the records and closes them; logs failures."""
         self._finish(error)
-        self._recorder.close()
+        self._session.close(error)
         if self._checkpoints is not None:
             self._checkpoints.close()
             self._checkpoints = None
-        interrupted, self._interrupted = self._interrupted, None
-        if interrupted is not None:
-            self._log_interrupted(interrupted)
         if failures := self._troubles.failures:
             problems = ", ".join(f"{kind} ({count})" for kind, count in failures.items())
             logger.warning("SummaryCollector: problems while recording: %s", problems)
@@ -302,26 +275,32 @@ class SummaryCollector(Callback):
                 "a training begins before the previous one has ended: use one SummaryCollector for "
                 "each training, once among its callbacks",
             )
-        self._control.reset()
+        session = self._session
+        session.control.reset()
         self._recorded_step = progress.step
-        run = TrainRun(view, environment, progress, options, self._troubles)
+        run = TrainRun(
+            view, environment, progress, options, self._troubles, lambda: self.summary_dir
+        )
         choice = self._begin(view, environment, run)
-        progress.start_time = progress.start_time or time.time()
         self._run = run
-        if options.control:
-            run.use(options, self._control.in_force())
-        if self._recommender is not None:
+        session.begin(run)
+        metrics = session.recommender
+        if metrics is not None:
             directory = choice.path if choice.other is None else None
             with self._troubles.attempt("recommender metrics"):
-                self._recommender.begin(view, environment, directory, resume=choice.resumes)
-        if self._options.custom_lineage:
-            with self._troubles.attempt("custom lineage"):
-                self._write_lineage(custom_lineage(self._options.custom_lineage))
+                metrics.begin(
+                    StepReader(metrics.roles, view, self._troubles),
+                    lambda: network_tables(view.network, metrics.tables, self._troubles),
+                    environment,
+                    directory,
+                    resume=choice.resumes,
+                )
+        session.write_custom_lineage()
         dataset = view.get("train_dataset")
         if self._options.collect.dataset_graph and dataset is not None:
             with self._troubles.attempt("dataset graph"):
-                self._write_lineage(dataset_graph(dataset))
-        self._refresh_lineage(run, RunState.RUNNING)
+                session.write_lineage(dataset_graph(dataset))
+        session.refresh()
 
     @_guarded
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -335,8 +314,8 @@ class SummaryCollector(Callback):
         operators.discard()
         if self._run is not None:
             self._run.snapshots.begin_step(self._progress.step + 1)
-        if self._recommender is not None:
-            self._recommender.begin_step()
+        if self._session.recommender is not None:
+            self._session.recommender.begin_step()
 
     @_guarded
     def on_train_step_end(self, run_context: Any) -> None:
@@ -345,19 +324,16 @@ class SummaryCollector(Callback):
         if run is None:
             return
         begun = time.monotonic()
-        view = StepView(run_context)
+        view, session = StepView(run_context), self._session
         step = run.end_step(view)
-        if run.is_first_step and step <= self._recorded_step and self._rank == 0:
+        if run.is_first_step and step <= self._recorded_step and session.rank == 0:
             announce_superseded(self.summary_dir, step, self._recorded_step)
-        if self._control.is_due(step):
-            self._apply_requests(run)
+        session.apply_requests(is_first=run.is_first_step)
         if run.is_first_step and self._options.collect.graph:
             with self._troubles.attempt("graph"):
                 self._record_graph(view)
         values = run.snapshots.take(view, *run.due())
-        if self._recommender is not None:
-            with self._troubles.attempt("recommender metrics"):
-                self._recommender.end_step(view, step)
+        session.end_step(view, step)
         if values:
             self._recorder.write_step(step, values)
             self._health.add_snapshot(time.monotonic() - begun)
@@ -366,8 +342,7 @@ class SummaryCollector(Callback):
                 self._checkpoints.add_rows(view.get("train_dataset_element"))
                 if self._checkpoints.unit == "step":
                     self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
-        if run.lineage_due(begun):
-            self._refresh_lineage(run, RunState.RUNNING)
+        session.refresh_if_due(begun, is_first=run.is_first_step)
         if self._health.due(begun):
             self._record_health()
 
@@ -436,78 +411,19 @@ class SummaryCollector(Callback):
             announce(named, choice, environment.rank)
         return choice
 
-    def _poll(self) -> None:
-        """Checks for requests; the writer's thread calls this."""
-        self._control.poll()
-        stop, run = self._control.requested_stop, self._run
-        if stop is not None and run is not None:  # no step has come: training waits for data
-            run.stop(stop)
-            end_waits()
-
-    def _apply_requests(self, run: TrainRun) -> None:
-        """Applies the requests of `rec-summary control`, and records the answers in the lineage."""
-        control, step = self._control, self._progress.step
-        with self._troubles.attempt("control"):
-            answers = [
-                self._carry_out(applied, run) for applied in control.apply(step, run.is_first_step)
-            ]
-            with self._troubles.attempt("control"):
-                run.use(control.options, control.in_force())
-            # Before the answers: a reader of an answer finds its settings in the lineage.
-            self._refresh_lineage(run, RunState.RUNNING)
-            for answer in answers:
-                self._recorder.write_message(answer.note(step))
-            self._recorder.flush(0)
-
-    def _carry_out(self, applied: Applied, run: TrainRun) -> Applied:
-        """Carries out the actions of a request; returns it with the failure, if there is one."""
-        request = applied.request
-        if request is None or applied.refusal is not None:
-            return applied
-        refusal = None
-        try:
-            self._act(request, run)
-        except Exception as error:  # noqa: BLE001  # training continues
-            self._troubles.report("control", error)
-            refusal = f"{type(error).__name__}: {error}"
-            if request.settings:
-                refusal += "; the settings are in force"
-        if "stop" in request.actions:
-            # The other ranks stop as well: a rank that goes on waits for them for ever.
-            if refusal is None or self._rank_size > 1:
-                run.stop(request)
-            else:
-                refusal += "; training goes on"
-        text = applied.text + _unmatched(request.settings, run.snapshots.names)
-        return dataclasses.replace(applied, text=text, refusal=refusal)
-
-    def _act(self, request: Request, run: TrainRun) -> None:
-        step = self._progress.step
-        if request.lineage:
-            self._write_lineage(custom_lineage(request.lineage))
-        if "checkpoint" in request.actions:
-            save_checkpoint(run.view.network, self.summary_dir, self._rank, step)
-
     @property
     def _is_new(self) -> bool:
         """Whether neither a training nor an evaluation has begun to record."""
         return self._progress.start_time is None and not self._recorder.is_open
 
     def _open(self, environment: RunState) -> None:
+        self._session.open(environment)
         options = self._options
-        self._rank, self._rank_size = environment.rank, environment.rank_size
-        if options.control and not self._recorder.is_open:
-            self._control.begin(self.summary_dir)
-        self._recorder.open(environment.rank)
         if options.landscape is not None and environment.rank == 0 and self._checkpoints is None:
             with self._troubles.attempt("landscape checkpoints"):  # it needs a thread
                 self._checkpoints = LandscapeCheckpoints(
                     self.summary_dir, options.landscape, options.files.durability, self._troubles
                 )
-
-    def _write_lineage(self, event: LineageEvent) -> None:
-        if self._rank == 0 or self._options.lineage_on_all_ranks:
-            self._recorder.write_message(event)
 
     def _record_graph(self, view: StepView) -> None:
         record = graph_record(view.network)
@@ -520,54 +436,14 @@ class SummaryCollector(Callback):
                 "everything else is recorded",
             )
 
-    def _refresh_lineage(self, run: TrainRun, status: RunState.Status, reason: str = "") -> None:
-        if self._options.collect.train_lineage and self._recorder.is_open:
-            with self._troubles.attempt("train lineage"):
-                self._write_lineage(run.lineage(status, reason))
-
     @_guarded
     def _finish(self, error: BaseException | None) -> None:
         """Writes the last lineage of a run, with its status."""
         run, self._run = self._run, None
         if run is not None:
-            self._recorder.drain()
-            if self._control.is_due(self._progress.step):
-                self._apply_requests(run)
-            if self._recommender is not None:
-                with self._troubles.attempt("recommender metrics"):
-                    self._recommender.end()
+            self._session.finish(error)
             run.snapshots.close()
-            status, reason = run.ending(error, self._signals.signal_name)
-            self._refresh_lineage(run, status, reason)
-            if status == RunState.STOPPED and reason.startswith(_INTERRUPTS):
-                self._interrupted = reason
             self._record_health()
-
-    def _complete(self, signal_name: str, stuck: bool) -> None:
-        """Completes the records of a process that a signal ends.
-
-        Args:
-            signal_name: The name of the signal.
-            stuck: Whether the main thread is inside MindSpore: no value is read from it then.
-        """
-        run = self._run
-        if not stuck:
-            self._close(SystemExit(signal_name))
-        elif run is not None:
-            if self._options.collect.train_lineage:
-                self._write_lineage(run.lineage(RunState.STOPPED, signal_name, stuck=True))
-            if self._recommender is not None:
-                self._recommender.stop()
-            self._recorder.close()
-            self._log_interrupted(signal_name)
-
-    def _log_interrupted(self, reason: str) -> None:
-        # MindSpore turns Ctrl-C into SIGTERM.
-        reason = "SIGTERM or Ctrl-C" if reason == "SIGTERM" else reason
-        logger.warning(
-            f"SummaryCollector: training was interrupted ({reason}); step {self._progress.step} is "
-            f"the last one in {self.summary_dir}"
-        )
 
     def _record_health(self) -> None:
         if self._options.collect.health and self._recorder.is_open:
@@ -586,21 +462,6 @@ class SummaryCollector(Callback):
                 self._recorder.write_step(step, values)
         if self._options.collect.eval_lineage:
             data = lineage.describe_dataset(view.get("valid_dataset"), self._troubles)
-            self._write_lineage(
+            self._session.write_lineage(
                 lineage.evaluation_lineage(metrics, data, step, self._options.metrics)
             )
-
-
-def _unmatched(settings: Mapping[str, Any], names: list[str]) -> str:
-    """Returns which patterns match no parameter, as text after an answer."""
-    shown = ", ".join(names[:_SHOWN_PARAMETERS])
-    shown += ", …" if len(names) > _SHOWN_PARAMETERS else ""
-    wrong = [
-        f"{setting}: {settings[setting]!r} matches {where} of the trained parameters {shown}"
-        for setting, find, where in (
-            ("histograms", re.match, "the start of none"),
-            ("tensors", re.search, "none"),
-        )
-        if settings.get(setting) and not any(find(settings[setting], name) for name in names)
-    ]
-    return f" ({'; '.join(wrong)})" if names and wrong else ""

@@ -9,23 +9,24 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary.checks import (
     check_bool,
     check_choice,
     check_entries,
+    check_int,
+    check_int_or_none,
     check_name,
     check_pattern,
+    check_that,
     check_type,
 )
 from rec_summary.metrics.tags import DIRECTIONS
 from rec_summary.training.landscape.options import LandscapeOptions, check_landscape
-from rec_summary.training.lineage.custom import CustomValue
+from rec_summary.training.options import SessionOptions
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
-from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recorder import RecorderOptions
 
 MOST_HISTOGRAM_VALUES: Final = 1 << 16
 FIRST_PARAMETERS: Final = 5
@@ -55,24 +56,31 @@ class Collect:
     health: bool
 
 
-@dataclass(frozen=True)
-class CollectorOptions:
+SETTINGS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "collect_freq": check_int,
+    "collect_tensor_freq": check_int_or_none,
+    "histograms": check_pattern,
+    "tensors": check_pattern,
+    "gradients": check_bool,
+}
+"""The options that can be changed from outside, by their names in `CollectorOptions`; each check
+returns a valid value, and raises TypeError or ValueError if it is invalid."""
+
+_ABSENT: Final = {"collect_tensor_freq": "a schedule", "gradients": "off"}
+"""The texts that stand for None, where that is not `none`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectorOptions(SessionOptions):
     """The checked options of a `SummaryCollector`.
 
     Attributes:
-        files: The record files.
         collect: What is collected.
         landscape: Checkpoints for the loss landscape; None for none.
-        custom_lineage: Custom lineage entries.
         metrics: Which values of a metric are better, as said by the user.
-        lineage_secs: The time between two refreshes of the train lineage, in seconds.
-        lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
         most_histogram_values: The largest number of values in a histogram. A larger parameter is
             sampled. None for no limit.
-        recommender: The metrics of recommenders; None for none.
         run_directory: Where a training records if the directory may hold another one.
-        control: Whether the options below can be changed from outside.
-        collect_freq: Values are collected at the first step and at each multiple of this.
         collect_tensor_freq: Tensors are collected at each multiple of this; None for the default
             schedule.
         histograms: Matched against the start of the names of parameters that get a histogram; the
@@ -82,22 +90,48 @@ class CollectorOptions:
             none. Only a request from outside sets it.
     """
 
-    files: RecorderOptions
     collect: Collect
     landscape: LandscapeOptions | None
-    custom_lineage: Mapping[str, CustomValue] = field(repr=False)
     metrics: Mapping[str, str]
-    lineage_secs: float
-    lineage_on_all_ranks: bool
     most_histogram_values: int | None
-    recommender: RecommenderMetrics | None
     run_directory: str
-    control: bool
-    collect_freq: int
     collect_tensor_freq: int | None
     histograms: re.Pattern[str] | int | None
     gradients: GradientMetrics | None
     tensors: re.Pattern[str] | None = None
+
+    def changed(self, settings: Mapping[str, Any]) -> CollectorOptions:
+        """Returns the options with new values of some.
+
+        Raises:
+            TypeError: A value has the wrong type.
+            ValueError: A value is invalid, or there is no such option.
+        """
+        options = self
+        for name, value in settings.items():
+            check_that(name in SETTINGS, "a setting", name, f"one of {', '.join(SETTINGS)}")
+            new = SETTINGS[name](name, value)
+            if name == "histograms":
+                new = new or FIRST_PARAMETERS
+            elif name == "gradients":
+                measured = options.gradients or GradientMetrics()
+                new = dataclasses.replace(measured, every=1) if new else None
+            options = dataclasses.replace(options, **{name: new})
+        return options
+
+    def shown(self) -> dict[str, str]:
+        """Returns the options that can be changed from outside, as text."""
+        return {name: self._shown(name) for name in SETTINGS}
+
+    def _shown(self, name: str) -> str:
+        value = getattr(self, name)
+        if value is None:
+            return _ABSENT.get(name, "none")
+        if name == "histograms" and isinstance(value, int):
+            return f"the first {value} parameters"
+        if isinstance(value, GradientMetrics):
+            return "every step" if value.every == 1 else f"every {value.every:,} steps"
+        return value.pattern if isinstance(value, re.Pattern) else str(value)
 
 
 _SWITCHES: Final = tuple(f"collect_{field.name}" for field in dataclasses.fields(Collect))

@@ -1,4 +1,4 @@
-"""The inputs of a recommender's metrics: references or copies, made on the training thread."""
+"""The inputs of a recommender's metrics: which there are, those of a step, and of several steps."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from mindspore import Tensor
 
 from rec_summary.arrays import Array
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
-from rec_summary.training.operators import PROBE, Mailbox, Operator
 from rec_summary.training.recommender.columns import Feature, Source, columns_of
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of, tasks_of
-from rec_summary.training.step_view import StepView
-from rec_summary.training.tensors import as_array, copy_of
-from rec_summary.values.summary import TENSOR
+from rec_summary.training.tensors import as_array, small_copy
 
 PREDICTIONS: Final = "predictions"
 LABELS: Final = "labels"
@@ -36,16 +32,6 @@ OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
 
-_LOSS_ALONE: Final = (
-    ", the loss alone: let the network return (loss, prediction, ...), and train with "
-    "RecModel(..., keep_outputs=True) or TrainStep"
-)
-_NO_BATCH: Final = (
-    "; this training passes no batches to callbacks, as data sink and the RecModel of mindspore_rec"
-    " do not: train with rec_summary.RecModel without data sink, or put the values out by a"
-    " TensorSummary in the network and use its tag"
-)
-
 NO_IDS: Final = np.zeros(0, np.int64)
 
 
@@ -54,12 +40,13 @@ class StepInputs(NamedTuple):
 
     Attributes:
         values: The inputs by place: arrays with their own memory, or Tensors that never change.
-        samples: The number of examples.
+        samples: The number of examples in `values`.
         seconds: From the end of the previous step to the end of this one; NaN for the first step.
-        waited: The part of `seconds` in which training waited for data.
+        waited: The part of `seconds` in which training waited for data; 0 if it is unknown.
         now: The time of the step, in seconds since 1970.
         steps: How many steps these are in all: with data sink, one call trains several, and the
             values are those of the last one.
+        trained: The number of examples of all these steps; None if each has `samples`.
     """
 
     values: dict[Any, Any]
@@ -68,6 +55,7 @@ class StepInputs(NamedTuple):
     waited: float
     now: float
     steps: int = 1
+    trained: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -81,7 +69,7 @@ class StepInputs(NamedTuple):
         the data set are in other memory.
         """
         for place, value in self.values.items():
-            copy = _small_copy(value) if place[0] == "output" else None
+            copy = small_copy(value, _SMALL) if place[0] == "output" else None
             if copy is not None:
                 self.values[place] = copy
 
@@ -106,7 +94,7 @@ def join(batches: Sequence[StepInputs], places: Iterable[Any], troubles: Trouble
     for place in places:
         values = [batch.values[place] for batch in batches if place in batch.values]
         if values and len(values) == len(batches):
-            with troubles.attempt(_trouble_kind(place)):
+            with troubles.attempt(trouble_kind(place)):
                 arrays[place], lengths[place] = _concatenated(values, place[0] != "input")
     return Steps(arrays, lengths, batches)
 
@@ -134,18 +122,8 @@ def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[
 def _read(value: Any) -> Array:
     if type(value) is np.ndarray:
         return value
-    copy = _small_copy(value)
+    copy = small_copy(value, _SMALL)
     return as_array(value, "a value") if copy is None else copy
-
-
-def _small_copy(value: Any) -> Array | None:
-    """Returns a copy of a small Tensor; None if it is no such Tensor, or only numpy can read it.
-
-    A copy takes a microsecond, and numpy several, most of them for the name of the Tensor's type.
-    """
-    if type(value) is Tensor and value.nbytes < _SMALL and value.is_contiguous():
-        return copy_of(value)
-    return None
 
 
 class Roles:
@@ -177,95 +155,6 @@ class Roles:
     def lengths(self, role: str, steps: Steps) -> list[int]:
         """Returns the length of each step's part of the array of a role."""
         return steps.lengths[self.of[role][0]]
-
-
-class Reader:
-    """Reads the inputs from callback arguments."""
-
-    def __init__(
-        self, roles: Roles, columns: Sequence[str], troubles: Troubles, *, on_host: bool
-    ) -> None:
-        """Prepares the reading of a run.
-
-        Args:
-            roles: The inputs.
-            columns: The names of the data set's columns.
-            troubles: Receives each input that cannot be read.
-            on_host: Whether Tensors are in the memory of the host. Each step has new Tensors there,
-                so the reader keeps references: a read would wait on the training thread for the end
-                of the step. Tensors on a device are copied at once.
-        """
-        self._on_host = on_host
-        self._places = roles.places
-        self._columns = {name: index for index, name in enumerate(columns)}
-        self._troubles = troubles
-        named = {name for kind, name in self._places if kind == "name"}
-        # Only what is named: the network computes what a mailbox wants.
-        self._mailbox = Mailbox(
-            wants=lambda source: source.kind in (PROBE, TENSOR) and source.tag in named
-        )
-
-    def take(self, view: StepView) -> dict[Any, Any]:
-        """Returns the inputs of the step that has ended, for a `StepInputs`."""
-        inputs = _as_tuple(view.get("train_dataset_element"))
-        outputs = _as_tuple(view.get("net_outputs"))
-        operators = self._mailbox.take()
-        values = {}
-        for place in self._places:
-            try:
-                value = self._value(place, inputs, outputs, operators)
-                if not (self._on_host and type(value) is Tensor):
-                    # A copy: the array of a Parameter is a view of its live memory.
-                    value = np.array(as_array(value, _name(place)))
-                values[place] = value
-            except Exception as error:  # noqa: BLE001  # the other places are still read
-                self._troubles.report(_trouble_kind(place), error)
-        return values
-
-    def close(self) -> None:
-        """Receives no values of operators from now on."""
-        self._mailbox.close()
-
-    def _value(
-        self, place: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...], operators: Any
-    ) -> Any:
-        kind, where = place
-        if kind == "output":
-            output = _element(outputs, where, "outputs of the training network")
-            if isinstance(output, (list, tuple)):
-                expected = "a Tensor; of several, take one with a function: "
-                expected += f"lambda inputs, outputs: outputs[{where}][0]"
-                several = verbatim(f"a {type(output).__name__} of {len(output)}")
-                raise TypeError(three_part("an output", several, expected))
-            return output
-        if kind == "input":
-            return _element(inputs, where, "columns of the batch")
-        if kind == "call":
-            return where(inputs, outputs)
-        if (probed := Operator(PROBE, where)) in operators:
-            return operators[probed]
-        if where in self._columns:
-            return _element(inputs, self._columns[where], "columns of the batch")
-        return self._operator(operators, where, "" if inputs else _NO_BATCH)
-
-    def _operator(self, operators: Any, tag: str, remedy: str) -> Any:
-        value = operators.get(Operator(TENSOR, tag))
-        if value is None:
-            available = ", ".join([*self._columns, *sorted(tag for _, tag in operators)])
-            expected = (
-                "a column of the data set, the name of a probe or the tag of a TensorSummary"
-                f" ({available or 'there are none'}){remedy}"
-            )
-            raise ValueError(three_part("a name", tag, expected))
-        return value
-
-
-def column_names(dataset: Any) -> list[str]:
-    """Returns the names of a data set's columns; none if they are not available."""
-    try:
-        return [str(name) for name in dataset.get_col_names()]
-    except Exception:  # noqa: BLE001  # then places can only be positions
-        return []
 
 
 def role_of(task: str, role: str) -> str:
@@ -300,25 +189,7 @@ def _split(source: Source, of_outputs: bool) -> tuple[Any, int | None]:
     return ("name" if isinstance(place, str) else "call", place), column
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
-
-
-def _element(parts: tuple[Any, ...], index: int, what: str) -> Any:
-    if not -len(parts) <= index < len(parts):
-        numbers = f"from 0 to {len(parts) - 1} " if len(parts) > 1 else ""
-        expected = f"a position {numbers}among the {len(parts)} {what}"
-        if what.startswith("outputs"):
-            expected += _LOSS_ALONE if len(parts) < 2 else ""
-        elif not parts:
-            expected += _NO_BATCH
-        raise ValueError(three_part("a position", index, expected))
-    return parts[index]
-
-
-def _name(place: Any) -> str:
+def name_of(place: Any) -> str:
     kind, where = place
     name = getattr(where, "__name__", where)
     code = getattr(where, "__code__", None)
@@ -327,5 +198,5 @@ def _name(place: Any) -> str:
     return f"{kind} {name}"
 
 
-def _trouble_kind(place: Any) -> str:
-    return f"recommender metrics: {_name(place)}"
+def trouble_kind(place: Any) -> str:
+    return f"recommender metrics: {name_of(place)}"

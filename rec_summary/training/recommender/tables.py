@@ -1,34 +1,19 @@
-"""The embedding tables of a network, and samples of their rows."""
+"""The embedding tables of a network of MindSpore."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 from mindspore import Tensor, nn, ops
 
 from rec_summary.arrays import Array
-from rec_summary.metrics.tables.row_norms import SAMPLED_ROWS, sample_rows
 from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.rows import EmbeddingTable
 from rec_summary.training.tensors import as_array, is_on_cpu
 
 _LAYERS: Final = "mindspore.nn.layer."
-
-
-@dataclass(frozen=True)
-class EmbeddingTable:
-    """A table.
-
-    Attributes:
-        parameter: The parameter of the table; None if only its ids are known.
-        size: The number of rows; None if it is open, as a `MapParameter` has a row for each id that
-            was looked up.
-    """
-
-    parameter: Any
-    size: int | None
 
 
 def network_parameters(network: nn.Cell) -> list[Any]:
@@ -88,7 +73,8 @@ def find_tables(
         if len(candidates) == 1:
             (parameter,) = candidates
             size = None if _is_map(parameter) else int(parameter.shape[0])
-            matched[name] = EmbeddingTable(parameter, size)
+            read = functools.partial(_gather, parameter, is_open=size is None)
+            matched[name] = EmbeddingTable(read, size)
         else:
             what = f"{len(candidates) or 'no'} tables have the name {name!r}"
             troubles.report(
@@ -96,7 +82,7 @@ def find_tables(
                 f"{what}; its ids are counted, its rows are not sampled. The tables are: "
                 f"{', '.join(tables) or 'there are none'}",
             )
-            matched[name] = EmbeddingTable(None, None)
+            matched[name] = EmbeddingTable(None)
     return matched
 
 
@@ -107,63 +93,23 @@ def _named(name: str, tables: Mapping[str, Any]) -> list[Any]:
     return first or [table for full, table in tables.items() if f".{name}." in f"{full}."]
 
 
-class RowSampler:
-    """Reads the same few rows of each table each time, and never a whole table."""
+def _gather(parameter: Any, rows: Array, *, is_open: bool) -> Any:
+    """Returns the values of rows of a parameter."""
+    if is_open:
+        return parameter.get(Tensor(rows, parameter.key_tensor.dtype), False)
+    if is_on_cpu():
+        # A view of the live table; fancy indexing copies only the rows.
+        return as_array(parameter, parameter.name)[rows]
+    return ops.gather(parameter, Tensor(rows), 0)
 
-    def __init__(
-        self,
-        tables: Mapping[str, EmbeddingTable],
-        troubles: Troubles,
-        count: int = SAMPLED_ROWS,
-    ) -> None:
-        """Chooses the rows, `count` of each table at most."""
-        self._troubles = troubles
-        self._count = count
-        self._tables = {n: table for n, table in tables.items() if table.parameter is not None}
-        self._rows: dict[str, Array] = {
-            name: sample_rows(table.size, count)
-            for name, table in self._tables.items()
-            if table.size is not None
-        }
 
-    @property
-    def open_tables(self) -> list[str]:
-        """The tables of open size whose rows are not chosen yet."""
-        return [name for name in self._tables if name not in self._rows]
-
-    def choose(self, table: str, ids: Array) -> None:
-        """Chooses the rows of a table of open size, from the ids of a batch."""
-        if ids.size and ids.dtype.kind in "iu":
-            self._rows[table] = np.unique(ids[ids >= 0])[: self._count].astype(np.int64)
-
-    @property
-    def names(self) -> list[str]:
-        """The tables with chosen rows."""
-        return list(self._rows)
-
-    def take(self, names: Iterable[str]) -> dict[str, tuple[Array, Array]]:
-        """Returns numbers (s,) and values (s, width) by table. It drops a table that fails."""
-        samples = {}
-        for name in names:
-            rows = self._rows[name]
-            try:
-                samples[name] = rows, self._gather(self._tables[name], rows)
-            except Exception as error:  # noqa: BLE001  # training continues
-                self._troubles.report(f"recommender metrics: rows of {name}", error)
-                del self._tables[name], self._rows[name]
-        return samples
-
-    def _gather(self, table: EmbeddingTable, rows: Array) -> Array:
-        parameter = table.parameter
-        if table.size is None:
-            keys = Tensor(rows, parameter.key_tensor.dtype)
-            return np.array(as_array(parameter.get(keys, False), parameter.name), np.float32)
-        if is_on_cpu():
-            # A view of the live table; fancy indexing copies only the rows.
-            values = as_array(parameter, parameter.name)[rows]
-        else:
-            values = as_array(ops.gather(parameter, Tensor(rows), 0), parameter.name)
-        return values.reshape(len(rows), -1)
+def network_tables(
+    network: nn.Cell | None, names: Iterable[str], troubles: Troubles
+) -> dict[str, EmbeddingTable]:
+    """Returns the tables of a network; see `find_tables`."""
+    if network is None:
+        return find_tables(names, [], troubles)
+    return find_tables(names, network_parameters(network), troubles, layer_weights(network))
 
 
 def _is_matrix(parameter: Any) -> bool:

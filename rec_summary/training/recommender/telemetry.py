@@ -12,20 +12,20 @@ import atexit
 import functools
 import math
 import time
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.arrays import Array
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import CLOSE_SECS, TaskQueue
 from rec_summary.records.writing.record import Record, Task
-from rec_summary.training.recommender import inputs, tables
+from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.counting.aggregator import Aggregator, ReportRequest
-from rec_summary.training.recommender.inputs import Reader, Roles, StepInputs, column_names
+from rec_summary.training.recommender.inputs import Roles, StepInputs
+from rec_summary.training.recommender.rows import EmbeddingTable, RowSampler
 from rec_summary.training.recorder import Recorder
-from rec_summary.training.step_view import StepView
-from rec_summary.training.tensors import is_on_cpu
 
 _MOST_TENSOR_STEPS: Final = 16  # with live Tensors: hundreds of steps slow down training
 _EXAMPLES: Final = 1 << 15  # in a task: few examples take nearly as much time as many
@@ -38,8 +38,29 @@ _REPORT_BYTES: Final = 4096
 _TASK: Final = "recommender metrics"
 
 
+class Source(Protocol):
+    """Has the inputs of each step."""
+
+    def examples(self, step: Any) -> int:
+        """Returns the number of examples of a step that has ended; 0 if it is unknown."""
+
+    def trained(self, step: Any) -> int | None:
+        """Returns that of all steps since the last one; None if each has had as many."""
+
+    def take(self, step: Any) -> dict[Any, Any]:
+        """Returns the inputs of the step by place, for a `StepInputs`."""
+
+    def close(self) -> None:
+        """Receives no more inputs."""
+
+
 class RecommenderTelemetry:
-    """Observes the steps of one collector."""
+    """Observes the steps of one training.
+
+    Attributes:
+        roles: The inputs.
+        tables: The names of the tables whose lookups are counted.
+    """
 
     def __init__(self, options: RecommenderMetrics, recorder: Recorder, troubles: Troubles) -> None:
         """Prepares. It reads nothing before training begins.
@@ -52,10 +73,10 @@ class RecommenderTelemetry:
         self._options = options
         self._recorder = recorder
         self._troubles = troubles
-        self._roles = Roles(options)
+        self.roles, self.tables = Roles(options), tuple(options.ids)
         self._aggregator: Aggregator | None = None
-        self._reader: Reader | None = None
-        self._sampler = tables.RowSampler({}, troubles)
+        self._source: Source | None = None
+        self._sampler = RowSampler({}, troubles)
         self._batches: list[StepInputs] = []
         self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
@@ -65,26 +86,29 @@ class RecommenderTelemetry:
         self._reports = 0
         self._step = 0
         self._rows: dict[str, tuple[Array, Array]] = {}
-        self._ended = self._began = 0.0
+        self._ended = self._waited = 0.0
         self._is_compiled = False
 
     def begin(
-        self, view: StepView, environment: RunState, directory: str | None, resume: bool = True
+        self,
+        source: Source,
+        tables: Callable[[], Mapping[str, EmbeddingTable]],
+        environment: RunState,
+        directory: str | None,
+        resume: bool = True,
     ) -> None:
-        """Finds the tables, and restores the state of an earlier process.
+        """Takes the tables, and restores the state of an earlier process.
 
         Args:
-            view: The callback arguments of the training that begins.
+            source: Has the inputs of each step.
+            tables: Returns the tables, when training begins for the first time.
             environment: The process that trains.
             directory: The record directory, for the state; None to store and restore none.
             resume: Whether the state in the directory is of this training.
         """
-        network = view.network
-        parameters = tables.network_parameters(network) if network is not None else []
         if self._aggregator is None:
-            not_tables = tables.layer_weights(network) if network is not None else set()
-            found = tables.find_tables(self._options.ids, parameters, self._troubles, not_tables)
-            self._sampler = tables.RowSampler(found, self._troubles)
+            found = tables()
+            self._sampler = RowSampler(found, self._troubles)
             self._aggregator = Aggregator(
                 self._options,
                 {name: table.size for name, table in found.items()},
@@ -97,43 +121,54 @@ class RecommenderTelemetry:
         self.stop()
         self._queue = TaskQueue(self._troubles, take=self._recorder.write)
         atexit.register(self.stop)  # before the recorder closes
-        columns = column_names(view.get("train_dataset"))
-        self._reader = Reader(self._roles, columns, self._troubles, on_host=is_on_cpu())
-        self._ended = self._began = time.perf_counter()
+        self._source = source
+        self._ended = time.perf_counter()
+        self._waited = 0.0
         self._is_compiled = False
 
     def begin_step(self) -> None:
         """Ends the wait for data: the batch is available."""
-        self._began = time.perf_counter()
+        self._waited = max(time.perf_counter() - self._ended, 0.0)
 
-    def end_step(self, view: StepView, step: int) -> None:
-        """Takes the inputs of a step; queues a task if enough, or if a report is due."""
-        if self._reader is None:
+    def add_wait(self, seconds: float) -> None:
+        """Adds a wait for data of this step."""
+        self._waited += seconds
+
+    def end_step(self, context: Any, step: int) -> None:
+        """Takes the inputs of a step; queues a task if enough, or if a report is due.
+
+        Args:
+            context: What the source reads the inputs from.
+            step: The step.
+        """
+        source = self._source
+        if source is None:
             return
-        ended = time.perf_counter()
-        waited = max(self._began - self._ended, 0.0)
+        ended, waited, self._waited = time.perf_counter(), self._waited, 0.0
         # The first step compiles the network.
         seconds = max(ended - self._ended, waited) if self._is_compiled else math.nan
         self._is_compiled = True
-        steps = max(step - self._step, 1)
+        steps = max(step - self._step, 1) if self._step else 1
         self._ended, self._step = ended, step
+        samples, trained = source.examples(context), source.trained(context)
         if self._is_behind:
             self._troubles.report(
                 "recommender metrics: examples not counted",
                 "counting is slower than training, so a part of the batches is left out: name "
                 "fewer slices, tables and features, or raise report_steps",
-                max(view.samples, 1),
+                max(samples, 1),
             )
             return
-        values = self._reader.take(view)
-        samples = view.samples or max((len(a) for a in values.values() if a.ndim), default=0)
-        batch = StepInputs(values, samples, seconds, waited, time.time(), steps)
+        values = source.take(context)
+        samples = samples or max((len(a) for a in values.values() if a.ndim), default=0)
+        batch = StepInputs(values, samples, seconds, waited, time.time(), steps, trained)
         if len(self._batches) - self._owned >= _MOST_TENSOR_STEPS:
             self._release_tensors()
         self._batches.append(batch)
         self._examples += samples
         self._nbytes += batch.nbytes
-        if step % self._options.report_steps == 0:
+        every = self._options.report_steps
+        if step % every < steps:  # a multiple of it is among these steps
             self._put(self._report(final=False))
             return
         if self._is_detail_near(step):
@@ -143,10 +178,10 @@ class RecommenderTelemetry:
 
     def end(self) -> None:
         """Counts the remaining batches, and records the last report of this run."""
-        if self._reader is None:
+        if self._source is None:
             return
-        self._reader.close()
-        self._reader = None
+        self._source.close()
+        self._source = None
         if self._step:
             self._put(self._report(final=True))
         self.stop()
@@ -196,9 +231,9 @@ class RecommenderTelemetry:
         return left * _TABLES <= len(self._sampler.names)
 
     def _last_ids(self, table: str) -> Array:
-        place, _ = self._roles.of[inputs.IDS + table]
+        place, _ = self.roles.of[inputs.IDS + table]
         last = inputs.join(self._batches[-1:], [place], self._troubles)
-        ids = self._roles.column(inputs.IDS + table, last.arrays)
+        ids = self.roles.column(inputs.IDS + table, last.arrays)
         return inputs.NO_IDS if ids is None else ids
 
     def _release_tensors(self) -> None:

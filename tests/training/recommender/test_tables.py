@@ -12,12 +12,8 @@ from mindspore import dtype as mstype
 from mindspore.experimental import MapParameter
 
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.tables import (
-    RowSampler,
-    find_tables,
-    layer_weights,
-    network_parameters,
-)
+from rec_summary.training.recommender.rows import RowSampler
+from rec_summary.training.recommender.tables import find_tables, layer_weights, network_parameters
 
 
 class Model(nn.Cell):
@@ -34,6 +30,13 @@ def parameters():
     return [*network.get_parameters(), *optimizer.get_parameters()]
 
 
+def read_from(found, every):
+    """Returns the parameter that each table is read from."""
+    for number, parameter in enumerate(every):
+        parameter.set_data(Tensor(np.full(parameter.shape, number, np.float32)))
+    return {name: every[int(table.read(np.zeros(1, int)).max())] for name, table in found.items()}
+
+
 def test_layers_and_parameters_are_found_by_name() -> None:
     troubles, every = Troubles(), parameters()
     found = find_tables(["user", "item", "item_bias", "user.embedding_table"], every, troubles)
@@ -44,7 +47,8 @@ def test_layers_and_parameters_are_found_by_name() -> None:
         "item_bias": 2000,
         "user.embedding_table": 30,
     }
-    assert found["user"].parameter.name == "user.embedding_table"  # not that of the optimizer
+    # Not that of the optimizer.
+    assert read_from(found, every)["user"].name == "user.embedding_table"
 
 
 class OwnTrainStep(nn.Cell):
@@ -60,9 +64,10 @@ class OwnTrainStep(nn.Cell):
 
 def test_the_moments_of_an_optimizer_are_no_tables() -> None:
     troubles, step = Troubles(), OwnTrainStep()
-    found = find_tables(["user", "item", "item_bias"], network_parameters(step), troubles)
+    every = network_parameters(step)
+    found = find_tables(["user", "item", "item_bias"], every, troubles)
     assert troubles.counts == {}
-    assert {name: table.parameter.name for name, table in found.items()} == {
+    assert {name: table.name for name, table in read_from(found, every).items()} == {
         "user": "optimizer_d.network.user.embedding_table",  # MindSpore's prefixes
         "item": "optimizer_d.network.item.embedding_table",
         "item_bias": "optimizer_w.network.item_bias",
@@ -82,7 +87,7 @@ def test_weights_of_layers_are_tables_by_their_full_name_only(
     every, others = network_parameters(network), layer_weights(network)
     found = find_tables(["item", "wide", "item.1.weight"], every, troubles, others)
     assert troubles.counts == {}
-    assert {name: table.parameter.shape for name, table in found.items()} == {
+    assert {name: table.shape for name, table in read_from(found, every).items()} == {
         "item": (30, 4),
         "wide": (2000, 1),
         "item.1.weight": (1, 4),
@@ -97,7 +102,7 @@ def test_a_name_that_no_table_has_is_reported(name: str) -> None:
     troubles = Troubles()
     number = Parameter(Tensor(1.0), name="temperature")
     found = find_tables([name], [*parameters(), number], troubles)
-    assert found[name].parameter is None
+    assert found[name].read is None
     assert troubles.counts == {"recommender metrics: tables": 1}
 
 
@@ -126,7 +131,7 @@ def test_rows_of_a_map_are_those_of_the_first_ids_and_a_device_without_lookup_is
     )
     troubles = Troubles()
     found = find_tables(["map"], [table], troubles)
-    assert found["map"].parameter is not None
+    assert found["map"].read is not None
     assert found["map"].size is None
     sampler = RowSampler(found, troubles, 3)
     assert sampler.open_tables == ["map"]

@@ -252,6 +252,8 @@ def _steps(
     """
     from rec_summary.records.failures import Troubles
     from rec_summary.training.ending import this_environment
+    from rec_summary.training.recommender.step_reader import StepReader
+    from rec_summary.training.recommender.tables import network_tables
     from rec_summary.training.recommender.telemetry import RecommenderTelemetry
     from rec_summary.training.recorder import Recorder, RecorderOptions
     from rec_summary.training.step_view import StepView
@@ -267,7 +269,13 @@ def _steps(
     recorder = Recorder(RecorderOptions(work), troubles)
     recorder.open(0)
     telemetry = RecommenderTelemetry(options, recorder, troubles)
-    telemetry.begin(StepView(Context(begun)), this_environment(), work)
+    view = StepView(Context(begun))
+    telemetry.begin(
+        StepReader(telemetry.roles, view, troubles),
+        lambda: network_tables(view.network, telemetry.tables, troubles),
+        this_environment(),
+        work,
+    )
     views = [StepView(Context(arguments)) for arguments in steps]
 
     def step_of(number: int) -> None:

@@ -313,7 +313,10 @@ class RankMetrics:
         timed = [batch for batch in steps.batches if not math.isnan(batch.seconds)]
         timed = [batch for batch in timed for _ in range(batch.steps)]
         self._steps[tags.THROUGHPUT].add_steps(
-            [batch.samples for batch in timed],
+            [
+                batch.samples if batch.trained is None else batch.trained / batch.steps
+                for batch in timed
+            ],
             [batch.seconds / batch.steps for batch in timed],
             [batch.waited / batch.steps for batch in timed],
         )

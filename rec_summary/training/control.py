@@ -1,4 +1,4 @@
-"""Changing a running collector from outside.
+"""Changing a running training's telemetry from outside.
 
 The writer's thread looks for requests and checks them; the training thread applies them at a
 step. Options are never changed: those in force are the options of the code with the changes that
@@ -8,72 +8,20 @@ last, one after another, and they are replaced as a whole.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
-import os
-import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.checks import check_bool, check_int, check_int_or_none, check_pattern, check_that
 from rec_summary.records.control import FileVersion, Request, read_requests, version_of
 from rec_summary.records.failures import Troubles
-from rec_summary.records.files import make_directory
-from rec_summary.training.collector.options import FIRST_PARAMETERS, CollectorOptions
-from rec_summary.training.landscape.checkpoints import save_atomically
-from rec_summary.training.probes.gradient_metrics import GradientMetrics
+from rec_summary.training.options import SessionOptions
 
 NOTE: Final = "note"
 CONTROL: Final = "control"
 """The kind of a note that says what was changed from outside."""
-
-
-SETTINGS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
-    "collect_freq": check_int,
-    "collect_tensor_freq": check_int_or_none,
-    "histograms": check_pattern,
-    "tensors": check_pattern,
-    "gradients": check_bool,
-}
-"""The options that can be changed from outside, by their names in `CollectorOptions`; each check
-returns a valid value, and raises TypeError or ValueError if it is invalid."""
-
-_ABSENT: Final = {"collect_tensor_freq": "a schedule", "gradients": "off"}
-"""The texts that stand for None, where that is not `none`."""
-
-
-def changed(options: CollectorOptions, settings: Mapping[str, Any]) -> CollectorOptions:
-    """Returns the options with new values of some.
-
-    Raises:
-        TypeError: A value has the wrong type.
-        ValueError: A value is invalid, or there is no such option.
-    """
-    for name, value in settings.items():
-        check_that(name in SETTINGS, "a setting", name, f"one of {', '.join(SETTINGS)}")
-        new = SETTINGS[name](name, value)
-        if name == "histograms":
-            new = new or FIRST_PARAMETERS
-        elif name == "gradients":
-            measured = options.gradients or GradientMetrics()
-            new = dataclasses.replace(measured, every=1) if new else None
-        options = dataclasses.replace(options, **{name: new})
-    return options
-
-
-def _shown(options: CollectorOptions, name: str) -> str:
-    """Returns an option that can be changed from outside as text."""
-    value = getattr(options, name)
-    if value is None:
-        return _ABSENT.get(name, "none")
-    if name == "histograms" and isinstance(value, int):
-        return f"the first {value} parameters"
-    if isinstance(value, GradientMetrics):
-        return "every step" if value.every == 1 else f"every {value.every:,} steps"
-    return value.pattern if isinstance(value, re.Pattern) else str(value)
 
 
 @dataclass(frozen=True)
@@ -121,14 +69,14 @@ class Applied:
 
 
 class Control:
-    """The requests to one collector, and the options in force.
+    """The requests to one training, and the options in force.
 
     Attributes:
         options: The options in force.
         requested_stop: A request to stop at the next step, if it has waited for a second.
     """
 
-    def __init__(self, options: CollectorOptions, troubles: Troubles) -> None:
+    def __init__(self, options: SessionOptions, troubles: Troubles) -> None:
         """Begins with the options of the code.
 
         Args:
@@ -185,7 +133,7 @@ class Control:
     def _refusal(self, request: Request) -> str | None:
         """Returns why a request is refused."""
         try:
-            changed(self._base, request.settings)
+            self._base.changed(request.settings)
         except (TypeError, ValueError) as error:
             self._troubles.report("control", error)
             return str(error)
@@ -205,7 +153,7 @@ class Control:
         Returns:
             What is done; the caller does the actions of its requests.
         """
-        before, due = self.options, self._take_due(step)
+        before, due = self.options.shown(), self._take_due(step)
         over = [change for change in self._changes if change.until <= step]
         self._changes = [change for change in self._changes if change.until > step]
         for request, refusal in due:
@@ -215,7 +163,7 @@ class Control:
                 self._changes.append(ActiveSettings(request.settings, _until(request, step)))
         self.options = self._base
         for change in self._changes:
-            self.options = changed(self.options, change.settings)
+            self.options = self.options.changed(change.settings)
         freq = self.options.collect_freq
         recorded = step if is_first else step + -step % freq
         ends = (change.until for change in self._changes)
@@ -237,22 +185,23 @@ class Control:
         self._waiting = [arrived for arrived in self._waiting if arrived not in due]
         return due
 
-    def _ended(self, over: list[ActiveSettings], before: CollectorOptions) -> list[Applied]:
+    def _ended(self, over: list[ActiveSettings], before: dict[str, str]) -> list[Applied]:
         """Returns which options have another value than before, as changes are over."""
+        shown = self.options.shown()
         values = [
-            f"{name} is {now} again"
+            f"{name} is {shown[name]} again"
             for name in sorted({name for change in over for name in change.settings})
-            if (now := _shown(self.options, name)) != _shown(before, name)
+            if shown[name] != before[name]
         ]
         return [Applied(None, ", ".join(values))] if values else []
 
     def in_force(self) -> dict[str, str]:
         """Returns the values of all settings as text, and how long they last."""
-        settings = {name: _shown(self.options, name) for name in SETTINGS}
+        shown = self.options.shown()
+        settings = dict(shown)
         for change in self._changes:
-            for name in change.settings:
-                lasting = f" until step {change.until:,.0f}" if change.until < math.inf else ""
-                settings[name] = f"{_shown(self.options, name)}{lasting} (changed)"
+            lasting = f" until step {change.until:,.0f}" if change.until < math.inf else ""
+            settings |= {name: f"{shown[name]}{lasting} (changed)" for name in change.settings}
         return settings
 
 
@@ -287,21 +236,3 @@ def _until(request: Request, step: int) -> float:
     """Returns the step at which the settings of a request are over; the same on all ranks."""
     first = step if request.at_step is None else request.at_step
     return math.inf if request.steps is None else first + request.steps
-
-
-def save_checkpoint(network: Any, directory: str, rank: int, step: int) -> None:
-    """Saves a network on the training thread, in `checkpoints/` below the record directory.
-
-    Args:
-        network: The network that trains, with the state of its optimizer.
-        directory: The record directory.
-        rank: The rank of this process, which saves its own part of sharded parameters.
-        step: The step that has just ended.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    folder = os.path.join(directory, "checkpoints")
-    make_directory(folder)
-    name, hidden = f"rank_{rank}_step_{step}.ckpt", f".rank_{rank}.tmp.ckpt"
-    save_atomically(network, folder, name, hidden)

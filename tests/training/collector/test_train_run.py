@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("mindspore")
 
-from rec_summary.training.collector.session import TensorSchedule
+from rec_summary.training.collector.train_run import TensorSchedule
 
 
 def mindspores(collect_freq, tensor_freq, total):

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
 from rec_summary.checks import valid_unicode
-from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
+from rec_summary.records.files import make_directory
 from rec_summary.records.reading.totals import Totals
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.collector.snapshots import Snapshots
 from rec_summary.training.ending import ended_by
+from rec_summary.training.landscape.checkpoints import save_atomically
 from rec_summary.training.lineage.lineage import describe_dataset, train_lineage
 from rec_summary.training.lineage.optimizers import find_optimizers
+from rec_summary.training.session import Progress
 from rec_summary.training.step_view import StepView, losses
 
-STOPPED_BY: Final = "rec-summary control"  # in the reason why a training has stopped
-
+_SHOWN_PARAMETERS: Final = 8  # in an answer to a request
 _MOST_TENSOR_STEPS: Final = 20  # in a run of known length
 _TENSOR_STEPS_PER_OCTAVE: Final = 10
 
@@ -64,21 +65,6 @@ class TensorSchedule:
         return is_due
 
 
-@dataclass
-class TrainingProgress:
-    """How far all calls of `train` with one collector have come.
-
-    Attributes:
-        step: The last step trained.
-        samples: Samples seen.
-        start_time: The start of the first call, in seconds since the epoch; None before it.
-    """
-
-    step: int = 0
-    samples: int = 0
-    start_time: float | None = None
-
-
 class TrainRun:
     """The state of one call of `train`.
 
@@ -95,9 +81,10 @@ class TrainRun:
         self,
         view: StepView,
         environment: RunState,
-        progress: TrainingProgress,
+        progress: Progress,
         options: CollectorOptions,
         troubles: Troubles,
+        directory: Callable[[], str],
     ) -> None:
         """Begins a run.
 
@@ -107,11 +94,13 @@ class TrainRun:
             progress: The progress of earlier runs, which this run continues.
             options: The collector's options.
             troubles: Receives every failure.
+            directory: Returns the record directory, for checkpoints.
         """
         self.view = view
         self.progress = progress
         self.reached_end = False
         self._environment = environment
+        self._directory = directory
         self._options = options
         self._troubles = troubles
         self.optimizers: list[Any] = []
@@ -127,7 +116,6 @@ class TrainRun:
         self._outputs: Any = None  # of the last step; `view` has those of an evaluation in `fit`
         self._steps_seen = 0
         self._recorded_epoch = -1
-        self._lineage_written = 0.0
         self._learning_rate: float | None = None  # at the last lineage
         self._settings: Mapping[str, str] = {}
         self._tensors = self._schedule()
@@ -136,9 +124,9 @@ class TrainRun:
         """Goes on from the samples that earlier processes have seen."""
         self._before = before
 
-    def stop(self, request: Request) -> None:
+    def stop(self, reason: str) -> None:
         """Ends the training in good order, after this step or at once if it waits for data."""
-        self.view.stop(f"{STOPPED_BY}, {request.author}")
+        self.view.stop(reason)
 
     def use(self, options: CollectorOptions, settings: Mapping[str, str]) -> None:
         """Goes on with other options.
@@ -204,21 +192,18 @@ class TrainRun:
         due = count % self._options.collect_freq == 0, self._tensors.due(count)
         return (True, True) if self.is_first_step else due
 
-    def lineage_due(self, now: float) -> bool:
-        """Whether the lineage is due at this monotonic time, in seconds, or at the first step."""
-        return self.is_first_step or now - self._lineage_written >= self._options.lineage_secs
-
     def lineage(
         self, status: RunState.Status, reason: str = "", *, stuck: bool = False
-    ) -> LineageEvent:
-        """Returns the current train lineage.
+    ) -> LineageEvent | None:
+        """Returns the current train lineage; None if it is not collected.
 
         Args:
             status: The status of the run.
             reason: Why it has ended.
             stuck: Whether no value is read from MindSpore, because it may never answer.
         """
-        self._lineage_written = time.monotonic()
+        if not self._options.collect.train_lineage:
+            return None
         loss = None
         if not stuck:
             self._learning_rate = None
@@ -256,3 +241,45 @@ class TrainRun:
         if self.reached_end and not self.view.stop_requested:
             return RunState.FINISHED, reason
         return RunState.STOPPED, reason or ("asked to stop" if self.reached_end else "left early")
+
+    def checkpoint(self) -> None:
+        """Saves the network, with the state of its optimizer, on the training thread.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        rank, step = self._environment.rank, self.progress.step
+        save_checkpoint(self.view.network, self._directory(), rank, step)
+
+    def unmatched(self, settings: Mapping[str, Any]) -> str:
+        """Returns which patterns match no parameter, as text after an answer."""
+        names = self.snapshots.names
+        shown = ", ".join(names[:_SHOWN_PARAMETERS])
+        shown += ", …" if len(names) > _SHOWN_PARAMETERS else ""
+        wrong = [
+            f"{setting}: {settings[setting]!r} matches {where} of the trained parameters {shown}"
+            for setting, find, where in (
+                ("histograms", re.match, "the start of none"),
+                ("tensors", re.search, "none"),
+            )
+            if settings.get(setting) and not any(find(settings[setting], name) for name in names)
+        ]
+        return f" ({'; '.join(wrong)})" if names and wrong else ""
+
+
+def save_checkpoint(network: Any, directory: str, rank: int, step: int) -> None:
+    """Saves a network on the training thread, in `checkpoints/` below the record directory.
+
+    Args:
+        network: The network that trains, with the state of its optimizer.
+        directory: The record directory.
+        rank: The rank of this process, which saves its own part of sharded parameters.
+        step: The step that has just ended.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    folder = os.path.join(directory, "checkpoints")
+    make_directory(folder)
+    name, hidden = f"rank_{rank}_step_{step}.ckpt", f".rank_{rank}.tmp.ckpt"
+    save_atomically(network, folder, name, hidden)

@@ -19,8 +19,9 @@ from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.records.control import NAME, Request, add_request, new_identity
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
-from rec_summary.training.collector.control import SETTINGS, Control, save_checkpoint
-from rec_summary.training.collector.options import CollectorOptions, check_specified
+from rec_summary.training.collector.options import SETTINGS, CollectorOptions, check_specified
+from rec_summary.training.collector.train_run import save_checkpoint
+from rec_summary.training.control import Control
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
 from rec_summary.training.recorder import RecorderOptions
 from tests.support.nets import ClickNet, Journal, bounded, click_model, stream
@@ -326,7 +327,7 @@ class Asks(Journal):
 def wait_for_request(collector: SummaryCollector, step: int) -> None:
     """Waits until the collector has read a request."""
     # It tells nobody else, and has nothing else to do for a test to see.
-    eventually(lambda: collector._control.is_due(step))
+    eventually(lambda: collector._session.control.is_due(step))
 
 
 def test_what_was_changed_is_recorded_with_step_and_author(tmp_path: Path) -> None:
