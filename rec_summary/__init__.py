@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rec_summary.training.probes.probe import probe
     from rec_summary.training.recommender.columns import Feature
     from rec_summary.training.recommender.config import Advanced, RecommenderMetrics
+    from rec_summary.training.recommender.rows import EmbeddingTable
     from rec_summary.training.recommender.slices import Slice
     from rec_summary.training.recommender.task import Task
     from rec_summary.training.summary_record.summary_record import SummaryRecord
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Advanced",
     "Durability",
+    "EmbeddingTable",
     "ExportOptions",
     "Feature",
     "GradientMetrics",
@@ -63,6 +65,7 @@ __all__ = [
 
 _HOME: Final = {
     "Durability": "rec_summary.records.writing.run_writer",
+    "EmbeddingTable": "rec_summary.training.recommender.rows",
     "ExportOptions": "rec_summary.series.options",
     "Feature": "rec_summary.training.recommender.columns",
     "GradientMetrics": "rec_summary.training.probes.gradient_metrics",

@@ -92,7 +92,7 @@ def _training_of(run: Run, lineage: Lineage) -> RunState:
         expected = "a training that is running"
         raise SourceError(three_part(f"the status of {run.path}", verbatim(status), expected))
     if not state.settings:
-        expected = "a training with SummaryCollector(control=True), of this version or a later one"
+        expected = "a training with control=True, of this version or a later one"
         raise SourceError(three_part(run.path, verbatim("no settings"), expected))
     _check_user(run)
     return state

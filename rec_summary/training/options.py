@@ -48,4 +48,4 @@ class SessionOptions:
 
     def shown(self) -> dict[str, str]:
         """Returns the options that can be changed from outside, as text."""
-        return {}
+        return {"recorded": "what the loop adds"}

@@ -31,15 +31,17 @@ _INT64: Final = range(-(2**63), 2**63)
 _DEPTH: Final = 16  # of nested dictionaries
 
 
-def check_custom_lineage(data: Mapping[str, CustomValue] | None) -> dict[str, CustomValue]:
-    """Returns the entries. Dictionaries may be nested.
+def check_custom_lineage(
+    data: Mapping[str, CustomValue] | None, name: str = _NAME
+) -> dict[str, CustomValue]:
+    """Returns the entries of an argument. Dictionaries may be nested.
 
     Raises:
         TypeError: A key is not a str, or a value cannot be recorded without loss.
         ValueError: The dictionaries are nested too deeply, or a key is not valid Unicode.
     """
-    entries = dict(check_type(_NAME, data, (Mapping, type(None)), "a dict or None") or {})
-    custom_lineage(entries)
+    entries = dict(check_type(name, data, (Mapping, type(None)), "a dict or None") or {})
+    custom_lineage(entries, name)
     return entries
 
 
@@ -65,7 +67,7 @@ def with_environment(data: Mapping[str, CustomValue]) -> dict[str, CustomValue]:
     return {**checked, **data}
 
 
-def custom_lineage(data: Mapping[str, CustomValue]) -> lineage_pb2.LineageEvent:
+def custom_lineage(data: Mapping[str, CustomValue], name: str = _NAME) -> lineage_pb2.LineageEvent:
     """Returns the entries as a lineage event, each in the map of its type.
 
     MindSpore's maps have no 64-bit integers and no booleans, so these are in maps of our own. A
@@ -78,7 +80,7 @@ def custom_lineage(data: Mapping[str, CustomValue]) -> lineage_pb2.LineageEvent:
     """
     event = lineage_pb2.LineageEvent(wall_time=time.time())
     event.user_defined_info.SetInParent()
-    _fill(event.user_defined_info, _NAME, data, 0)
+    _fill(event.user_defined_info, name, data, 0)
     return event
 
 

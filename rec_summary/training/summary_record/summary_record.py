@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from rec_summary._pb.lineage_pb2 import LineageEvent, RunState, TrainLineage
+from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.checks import (
     check_bool,
     check_directory,
@@ -20,7 +21,6 @@ from rec_summary.checks import (
     check_optional,
     check_that,
     check_type,
-    valid_unicode,
 )
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
@@ -28,21 +28,33 @@ from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, che
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training import loaded, operators
-from rec_summary.training.ending import ended_by, this_environment
+from rec_summary.training.ending import this_environment
 from rec_summary.training.graphs import graph_record
+from rec_summary.training.lineage.custom import CustomValue, check_custom_lineage
 from rec_summary.training.npy_export import check_export_options
-from rec_summary.training.recorder import Recorder, RecorderOptions
-from rec_summary.training.run_directory import came_second, other_writer, own_lineage
+from rec_summary.training.options import SessionOptions
+from rec_summary.training.recommender.config import RecommenderMetrics
+from rec_summary.training.recommender.rows import EmbeddingTable
+from rec_summary.training.recorder import RecorderOptions
+from rec_summary.training.run_directory import came_second, other_writer
+from rec_summary.training.session import Session
+from rec_summary.training.summary_record.loop import Loop
+from rec_summary.training.summary_record.observed import Batch, Observed
 from rec_summary.training.summary_record.plugins import GRAPH, PendingValues, own_content
 
 if TYPE_CHECKING:
     from mindspore.nn import Cell
 
+    from rec_summary.training.probes.gradient_metrics import GradientMetrics
+
 logger = logging.getLogger("rec_summary.training")
 
 _INT64: Final = range(-(2**63), 2**63)
 
+_RANKS: Final = 2**31 - 1
+
 PluginFilter = Callable[[str], bool]
+BatchT = TypeVar("BatchT")
 
 
 class SummaryRecord:
@@ -53,11 +65,19 @@ class SummaryRecord:
     directory: each writes its own files. `add_value` only makes a copy. A thread of its own
     computes histograms, encodes images and writes files.
 
+    A `with` that ends says that the training has finished; an exception, SIGTERM and Ctrl-C are how
+    it has ended otherwise.
+
     Example:
-        with SummaryRecord("records", network=network) as record:
-            for step, batch in enumerate(batches, start=1):
-                record.add_value("scalar", "loss", train_step(*batch))
+        metrics = RecommenderMetrics(predictions="score", labels="click", users="user")
+        with SummaryRecord("records", recommender=metrics) as record:
+            for step, batch in enumerate(record.batches(stream), start=1):
+                score, loss = train(batch)
+                record.observe(score=score, click=batch.click, user=batch.user)
+                record.add_value("scalar", "loss", loss)
                 record.record(step)
+                if record.should_stop:
+                    break
     """
 
     def __init__(
@@ -73,6 +93,13 @@ class SummaryRecord:
         *,
         durability: Durability | None = None,
         retention: Retention | None = None,
+        hyper_parameters: Mapping[str, CustomValue] | None = None,
+        recommender: RecommenderMetrics | None = None,
+        tables: Mapping[str, EmbeddingTable] | None = None,
+        gradients: GradientMetrics | None = None,
+        control: bool = True,
+        rank: int | None = None,
+        rank_size: int | None = None,
     ) -> None:
         """Creates the directory and the files, and starts the writer's thread.
 
@@ -92,6 +119,20 @@ class SummaryRecord:
                 too slow; None for the defaults of `Durability`.
             retention: A budget of bytes within which the whole history stays: old records become
                 coarser. None for no budget. Do not combine it with `max_file_size`.
+            hyper_parameters: What the training is made of, for `rec-summary lineage` and the
+                HParams page: str keys with str, int, float, bool, None or numpy numbers, or lists
+                and dictionaries of these.
+            recommender: Metrics of recommenders, of the columns that `observe` is called with.
+                All places are names of columns. None for none.
+            tables: How rows of the tables in `ids` of `recommender` are read, by name, for the
+                norms of rows. A table without an entry has its lookups counted only.
+            gradients: Norms of gradients and updates, of each `GradientProbe` in `network`. None
+                for none.
+            control: Whether `rec-summary control` reaches the loop: its notes and entries are
+                recorded, and `should_stop` says that somebody has asked for a stop.
+            rank: The rank of this process, from 0 on, where several train together. By default
+                that of MindSpore's communication, else of the variable `RANK`, else 0.
+            rank_size: The number of these processes; by default as `rank`, from `WORLD_SIZE`.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -104,36 +145,53 @@ class SummaryRecord:
         check_int("num_process", num_process)
         _check_network("network", network)
         check_bool("raise_exception", raise_exception)
-        files = RecorderOptions(
-            directory=check_directory("log_dir", log_dir),
-            rotation=Rotation(max_file_size, retention=retention),
-            durability=check_optional("durability", durability, Durability) or Durability(),
-            export_npy=check_export_options(export_options),
-            prefix=file_prefix,
-            suffix=file_suffix,
+        options = SessionOptions(
+            files=RecorderOptions(
+                directory=check_directory("log_dir", log_dir),
+                rotation=Rotation(max_file_size, retention=retention),
+                durability=check_optional("durability", durability, Durability) or Durability(),
+                export_npy=check_export_options(export_options),
+                prefix=file_prefix,
+                suffix=file_suffix,
+            ),
+            recommender=check_optional("recommender", recommender, RecommenderMetrics),
+            custom_lineage=check_custom_lineage(hyper_parameters, "hyper_parameters"),
+            lineage_on_all_ranks=True,
+            control=check_bool("control", control),
         )
-        files.create_directory("log_dir")
+        environment = _environment(rank, rank_size)
+        self._troubles = troubles = Troubles(keep_first=raise_exception)
+        self._session = session = Session("SummaryRecord", options, troubles, self._shut)
+        known = _check_tables(tables, recommender)
+        self._observed: Observed | None = None
+        if session.recommender is not None:
+            self._observed = Observed(session.recommender.roles, troubles)
+        self._gradients = _gradient_reader(gradients, network, troubles)
+        options.files.create_directory("log_dir")
+        directory = options.files.directory
         self._network = network
-        self._troubles = Troubles(keep_first=raise_exception)
-        self._recorder = Recorder(files, self._troubles)
-        rank = loaded.rank_and_size()[0]
-        other = other_writer(files.directory, rank)
+        self._recorder = session.recorder
+        other = other_writer(directory, environment.rank)
         if other is not None:
-            logger.warning("SummaryRecord: %s", came_second(other, files.directory))
-        self._recorder.open(rank)
+            logger.warning("SummaryRecord: %s", came_second(other, directory))
+        session.open(environment)
         self._raise_failure()
-        self._path = self._recorder.path or files.directory
-        self._mailbox = operators.Mailbox(self._troubles)
+        self._path = self._recorder.path or directory
+        self._mailbox = operators.Mailbox(troubles)
         self._mode = "train"
         self._pending = PendingValues()
+        self._batches: list[Batch] = []  # of the next step
         self._swap = threading.RLock()  # a signal handler may record as well
         self._wants_graph = True
         self._closed = False
         self._pid = os.getpid()
-        self._begun = time.time()
         self._handled = sys.exc_info()[1]  # an exception that is handled already
-        self._step = -1  # the last one
-        self._train: TrainLineage | None = None  # what the user has said of the training
+        self._loop = Loop(directory, environment, session.progress, troubles)
+        session.begin(self._loop)
+        session.write_custom_lineage()
+        if session.recommender is not None and self._observed is not None:
+            state = directory if other is None else None
+            session.recommender.begin(self._observed, lambda: known, environment, state)
 
     @property
     def log_dir(self) -> str:
@@ -145,16 +203,29 @@ class SummaryRecord:
         """The number of failures of each kind; empty without failures."""
         return self._troubles.counts
 
+    @property
+    def should_stop(self) -> bool:
+        """Whether somebody has asked for a stop by `rec-summary control --stop`: end the loop."""
+        return self._loop.should_stop
+
     def __enter__(self) -> SummaryRecord:
-        """Raises ValueError after `close`."""
+        """Completes the records from now on where SIGTERM or Ctrl-C ends the process.
+
+        Raises:
+            ValueError: It is closed.
+        """
         received = verbatim("a closed SummaryRecord")
         check_that(not self._closed, "the SummaryRecord", received, "an open one")
+        if self._recorder.is_open:
+            self._session.enter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
-        if self._shut(error) and kind is None:  # an error in the loop has precedence
+        was_open = not self._closed
+        self._session.leave(error)
+        if was_open and kind is None:  # an error in the loop has precedence
             self._raise_failure()
 
     def set_mode(self, mode: str) -> None:
@@ -196,11 +267,54 @@ class SummaryRecord:
             with self._swap:
                 self._pending.put(plugin, content)
 
+    def observe(self, **columns: Any) -> None:
+        """Shows a batch to the metrics of recommenders: its columns are copied.
+
+        Several batches before a `record` are those of one step. The first batch with a mistake is
+        an error if it is the first of all; later ones are left out and counted in `troubles`.
+
+        Args:
+            **columns: The columns that `recommender` names, each with one row per example: NumPy
+                arrays, MindSpore Tensors, and whatever has `__array__` or DLPack, such as PyTorch's
+                CPU tensors and JAX's arrays.
+
+        Raises:
+            TypeError: In the first batch, a column is no array; or there is no `recommender`.
+            ValueError: In the first batch, columns are missing or unknown, or differ in length.
+        """
+        if self._observed is None:
+            what, expected = "observe", "a SummaryRecord(..., recommender=RecommenderMetrics(...))"
+            raise TypeError(three_part(what, verbatim("no metrics of recommenders"), expected))
+        if not self._refuses():
+            batch = self._observed.copied(columns)
+            if batch is not None:
+                with self._swap:
+                    self._batches.append(batch)
+
+    def batches(self, stream: Iterable[BatchT]) -> Iterator[BatchT]:
+        """Yields the batches of a stream, and measures how long the training waits for them.
+
+        Args:
+            stream: What the loop reads; without `batches`, the share of waiting is not known.
+        """
+        metrics, iterator = self._session.recommender, iter(stream)
+        while True:
+            begun = time.perf_counter()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            if metrics is not None:
+                metrics.add_wait(time.perf_counter() - begun)
+            yield batch
+
     def record(
         self,
         step: int,
         train_network: Cell | None = None,
         plugin_filter: PluginFilter | None = None,
+        *,
+        samples: int | None = None,
     ) -> bool:
         """Queues all values since the last call for the writer's thread, as one step.
 
@@ -211,6 +325,7 @@ class SummaryRecord:
             train_network: A Cell. Its compiled graph is recorded once, if `network` has none.
             plugin_filter: Returns whether the values of a plugin are written, from the plugin's
                 name; other values are dropped. None writes all.
+            samples: The number of examples since the last call; None for those that were observed.
 
         Returns:
             Whether the values were accepted: False after `close`, in a forked child, and where the
@@ -229,8 +344,26 @@ class SummaryRecord:
         if plugin_filter is not None and not callable(plugin_filter):
             expected = "a function of a plugin's name, or None"
             raise TypeError(three_part("plugin_filter", plugin_filter, expected))
+        samples = samples if samples is None else check_int("samples", samples, 0)
         if self._refuses():
             return False
+        with self._session.signals.deferring():
+            self._record(step, train_network, plugin_filter, samples)
+        self._raise_failure()
+        return True
+
+    def _record(
+        self,
+        step: int,
+        train_network: Cell | None,
+        plugin_filter: PluginFilter | None,
+        samples: int | None,
+    ) -> None:
+        if self._gradients is not None:
+            with self._troubles.attempt("gradients"):
+                for value in self._gradients.take():
+                    self._pending.put(value.kind, value)
+                self._gradients.begin_step(step + 1)
         if self._mode == "train":
             self._take_operators()
         else:
@@ -238,13 +371,19 @@ class SummaryRecord:
         wanted = plugin_filter or (lambda plugin: True)
         with self._swap:
             pending, self._pending = self._pending, PendingValues()
+            batches, self._batches = self._batches, []
         networks = [net for net in (self._network, train_network) if net is not None]
         if networks and self._wants_graph and wanted(GRAPH):
             self._write_graph(networks)
-        self._train = pending.write(self._recorder, step, wanted) or self._train
-        self._step = max(self._step, step)
-        self._raise_failure()
-        return True
+        session, loop = self._session, self._loop
+        loop.said = pending.write(self._recorder, step, wanted) or loop.said
+        if samples is None:
+            samples = sum(count for _, count in batches)
+        is_first = loop.end_step(step, samples)
+        session.apply_requests(is_first=is_first)
+        if batches:
+            session.end_step(batches, step)
+        session.refresh_if_due(time.monotonic(), is_first=is_first)
 
     def flush(self) -> bool:
         """Waits until the operating system has all records.
@@ -257,7 +396,7 @@ class SummaryRecord:
         """
         if self._refuses():
             return False
-        done = self._recorder.flush()
+        done = self._session.flush()
         self._raise_failure()
         return done
 
@@ -313,35 +452,10 @@ class SummaryRecord:
             return False
         self._closed = True
         self._mailbox.close()
-        if self._step >= 0:
-            with self._troubles.attempt("train lineage"):
-                self._write_end(None if error is self._handled else error)
-        self._recorder.close()
+        if self._gradients is not None:
+            self._gradients.close()
+        self._session.close(None if error is self._handled else error)
         return True
-
-    def _write_end(self, error: BaseException | None) -> None:
-        """Writes how the training has ended, unless another recorder says it."""
-        state = this_environment()
-        last = own_lineage(os.path.dirname(self._path), state.rank)
-        if last is None:
-            return
-        train = TrainLineage()
-        train.CopyFrom(self._train or last)
-        if self._train is None:
-            train.ClearField("run_state")  # of an earlier process
-        status, reason = (RunState.FINISHED, "") if error is None else ended_by(error)
-        state.MergeFrom(
-            RunState(
-                status=status,
-                reason=valid_unicode(reason) or None,
-                step=self._step,
-                start_time=self._begun,
-                troubles=self._troubles.counts,
-            )
-        )
-        train.run_state.MergeFrom(state)
-        event = LineageEvent(wall_time=time.time(), step=self._step, train_lineage=train)
-        self._recorder.write_message(event)
 
     def _raise_failure(self) -> None:
         if self._troubles.first is None:
@@ -357,3 +471,57 @@ class SummaryRecord:
 def _check_network(name: str, network: object) -> None:
     if network is not None and not loaded.is_cell(network):
         raise TypeError(three_part(name, network, "a Cell or None"))
+
+
+def _environment(rank: int | None, rank_size: int | None) -> RunState:
+    """Returns this process, with the rank that the user or a launcher has said.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: The rank is none of so many.
+    """
+    state = this_environment()
+    if rank is None and rank_size is None and loaded.mindspore() is None:
+        with contextlib.suppress(KeyError, ValueError):  # another program may use these names
+            rank, rank_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if rank is not None or rank_size is not None:
+        state.rank_size = check_int("rank_size", 1 if rank_size is None else rank_size, 1, _RANKS)
+        most = state.rank_size - 1
+        state.rank = check_int("rank", 0 if rank is None else rank, 0, most)
+    return state
+
+
+def _check_tables(
+    tables: Mapping[str, EmbeddingTable] | None, recommender: RecommenderMetrics | None
+) -> dict[str, EmbeddingTable]:
+    """Returns the table of each name of `ids`.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: A name is not one of `ids`.
+    """
+    names = () if recommender is None else tuple(recommender.ids)
+    given = check_type("tables", tables, (Mapping, type(None)), "a dict or None") or {}
+    for name, table in given.items():
+        expected = f"a table of recommender.ids ({', '.join(names) or 'there are none'})"
+        check_that(name in names, "tables", name, expected)
+        check_type(f"tables[{name!r}]", table, EmbeddingTable, "a rec_summary.EmbeddingTable")
+    return {name: given.get(name, EmbeddingTable(None)) for name in names}
+
+
+def _gradient_reader(gradients: Any, network: Cell | None, troubles: Troubles) -> Any:
+    """Returns what reads norms of gradients; None without `gradients`.
+
+    Raises:
+        TypeError: It has the wrong type.
+        ValueError: There is no network.
+    """
+    if gradients is None:
+        return None
+    from rec_summary.training.probes.gradient_metrics import GradientMetrics, GradientReader
+
+    check_optional("gradients", gradients, GradientMetrics)
+    check_that(network is not None, "network", network, "a Cell, because `gradients` is given")
+    reader = GradientReader(gradients, network, troubles, always=False)
+    reader.begin_step(1)
+    return reader

@@ -427,7 +427,8 @@ def test_closing_twice_is_harmless_and_what_comes_later_is_noted_once(tmp_path, 
 def ends(directory):
     """Returns the train lineages that state how a run has ended."""
     events = messages(directory, Kind.LINEAGE, lineage_pb2.LineageEvent)
-    return [event.train_lineage for event in events if event.train_lineage.HasField("run_state")]
+    states = [event.train_lineage for event in events if event.train_lineage.HasField("run_state")]
+    return [each for each in states if each.run_state.status != lineage_pb2.RunState.RUNNING]
 
 
 def record_once(directory, *, step=1, train=None):

@@ -1,0 +1,107 @@
+"""The columns that a loop of your own shows to the metrics of recommenders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from rec_summary.arrays import Array
+from rec_summary.checks import check_that
+from rec_summary.errors import three_part, verbatim
+from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.inputs import Roles
+from rec_summary.training.tensors import as_array
+
+_OBSERVE: Final = "observe"
+_ARRAY: Final = "an array in the memory of the host, such as a NumPy array or a CPU tensor"
+
+Batch = tuple[dict[str, Array], int]
+"""Columns by name, and the number of examples."""
+
+
+class Observed:
+    """Checks and copies columns, and passes them on by place."""
+
+    def __init__(self, roles: Roles, troubles: Troubles) -> None:
+        """Prepares.
+
+        Args:
+            roles: The inputs of the metrics.
+            troubles: Receives the mistakes of all batches but the first.
+
+        Raises:
+            ValueError: An input has another place than the name of a column.
+        """
+        self._troubles = troubles
+        self._is_checked = False
+        for role, (place, _) in roles.of.items():
+            expected = "the name of a column that `observe` is called with"
+            check_that(place[0] == "name", f"recommender: {role}", place[1], expected)
+        self._names = frozenset(where for _, where in roles.places)
+
+    def copied(self, columns: Mapping[str, Any]) -> Batch | None:
+        """Returns a batch with its own memory; None if it has a mistake, which is counted.
+
+        Raises:
+            TypeError, ValueError: The first batch has a mistake.
+        """
+        is_first, self._is_checked = not self._is_checked, True
+        try:
+            return self._copied(columns)
+        except Exception as error:  # another framework's array may raise anything
+            if is_first:
+                raise
+            self._troubles.report(_OBSERVE, error)
+            return None
+
+    def _copied(self, columns: Mapping[str, Any]) -> Batch:
+        if columns.keys() != self._names:
+            received = verbatim(", ".join(sorted(columns)) or "none")
+            expected = ", ".join(sorted(self._names))
+            raise ValueError(three_part("the columns of observe", received, expected))
+        copies = {name: _copy(name, value) for name, value in columns.items()}
+        lengths = {name: len(array) for name, array in copies.items()}
+        if len(set(lengths.values())) > 1:
+            received = verbatim(", ".join(f"{name} {n}" for name, n in lengths.items()))
+            expected = "as many rows as examples in each"
+            raise ValueError(three_part("the columns of observe", received, expected))
+        return copies, next(iter(lengths.values()), 0)
+
+    def examples(self, step: list[Batch]) -> int:
+        """Returns the number of examples of a step."""
+        return sum(count for _, count in step)
+
+    def trained(self, step: list[Batch]) -> int:
+        """Returns the same: all steps since the last one are observed."""
+        return self.examples(step)
+
+    def take(self, step: list[Batch]) -> dict[Any, Array]:
+        """Returns the columns of all batches of a step, by place."""
+        values = {}
+        for name in self._names:
+            parts = [columns[name] for columns, _ in step]
+            with self._troubles.attempt(f"{_OBSERVE}: {name}"):
+                values["name", name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return values
+
+    def close(self) -> None:
+        """Does nothing: nothing is held."""
+
+
+def _copy(name: str, value: Any) -> Array:
+    """Returns a copy of an array of any framework, of at least one dimension."""
+    detached = getattr(value, "detach", None)  # PyTorch refuses a tensor with a gradient
+    try:
+        value = detached() if detached is not None else value
+        if not (hasattr(value, "asnumpy") or hasattr(value, "__array__")):
+            value = np.from_dlpack(value)
+        array = np.array(as_array(value, name))
+    except Exception as error:
+        received = verbatim(f"{type(value).__name__} ({error})")
+        raise TypeError(three_part(f"the column {name}", received, _ARRAY)) from error
+    if array.dtype.kind == "O":  # as pandas has texts
+        array = array.astype(str)
+    check_that(array.ndim, f"the column {name}", verbatim("one number"), "one row per example")
+    return array
