@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 STORES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss")
@@ -16,12 +17,21 @@ _WORD: Final = re.compile(r"[^\s'\"<>]+")
 _USER: Final = re.compile(r"([^/?#@:]*:(?:[^/?#]*|(?!\d+/)[^?#]*?))@")  # keys may have a `/`
 _KEYS: Final = re.compile(r"([^/?#@:]*:.*)@", re.DOTALL)
 _QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
+_NAMES: Final = (
+    "secret|token|passw(?:or)?d|signature|credential|access[_-]?key|api[_-]?key|authorization"
+)
 _SECRET: Final = re.compile(
-    r"(?i)((?:secret|token|passw(?:or)?d|signature|credential|access[_-]?key|api[_-]?key"
-    r"|authorization)[\w-]{0,40}[\"']?\s*[=:]\s*[\"']?)(?:(?:bearer|basic)\s+)?"
+    rf"(?i)((?:{_NAMES})[\w-]{{0,40}}[\"']?\s*[=:]\s*[\"']?)(?:(?:bearer|basic)\s+)?"
     r"[^\s\"'&,;<>)\]}]+"
 )
-_KEY_ID: Final = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")  # the form of AWS access keys
+_SECRET_WORD: Final = re.compile(
+    rf"(?i){_NAMES}|passphrase|bearer|cookie|webhook|private[_-]?key|key(?![\w-])"
+    r"|(?:pass|pwd|auth|creds)(?![a-z])|(?<![a-z])(?:sas|sig)(?![a-z])"
+)
+_SIGN: Final = re.compile(r"[=:]")
+_KEY: Final = re.compile(  # by its form: of AWS, GitHub, Hugging Face, OpenAI
+    r"\b(?:(?:AKIA|ASIA)[A-Z0-9]{12,}\b|(?:gh[opsu]_|github_pat_|hf_|sk-)\w{20,})"
+)
 _MOST_PARTS: Final = 32  # of a URL's secret; each is searched for in every text
 
 _secrets: Final[list[str]] = []  # of URLs, with nothing around them; the longest first
@@ -30,10 +40,26 @@ _secrets: Final[list[str]] = []  # of URLs, with nothing around them; the longes
 def scrubbed(text: str) -> str:
     """Returns a URL or an error's text without what looks like credentials."""
     text = _WORD.sub(_scrubbed_word, text)
-    text = _KEY_ID.sub("…", _SECRET.sub(r"\1…", text))
+    text = _KEY.sub("…", _SECRET.sub(r"\1…", text))
     for secret in _secrets:
         text = text.replace(secret, "…")
     return text
+
+
+def scrubbed_command(words: Iterable[str]) -> Iterator[str]:
+    """Yields the words of a command line, with `***` for the values of options like `--token`.
+
+    What follows the name of a secret is left out whole, so rather too much is.
+    """
+    hides_next = False
+    for word in map(scrubbed, words):
+        name = _SECRET_WORD.search(word)
+        sign = name and _SIGN.search(word, name.end())
+        if hides_next:
+            yield "***"
+        else:
+            yield f"{word[: sign.end()]}***" if sign else word
+        hides_next = bool(name) and sign is None and word.startswith("-") and "=" not in word
 
 
 def remember(url: str) -> bool:

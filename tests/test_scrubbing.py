@@ -7,8 +7,11 @@ import time
 from types import ModuleType
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from rec_summary.errors import three_part
+from rec_summary.scrubbing import scrubbed_command
 
 # A module of its own: it does not know the secrets of other tests, nor they those of these.
 _SPEC = importlib.util.find_spec("rec_summary.scrubbing")
@@ -51,7 +54,7 @@ def test_what_looks_like_credentials_is_taken_out(scrubbing: ModuleType, text: s
 )
 def test_scrubbing_takes_linear_time(scrubbing: ModuleType, part: str) -> None:
     begun = time.process_time()
-    scrubbing.scrubbed(part * 200_000)
+    [*scrubbing.scrubbed_command([part * 200_000])]
     assert time.process_time() - begun < 5
 
 
@@ -76,6 +79,53 @@ def test_a_secret_of_many_parts_takes_linear_time(scrubbing: ModuleType) -> None
         assert len(scrubbing.scrubbed("x" * 200_000)) == 200_000
     assert time.process_time() - begun < 5
     assert scrubbing.scrubbed("part19999") == "…999"  # the first parts are remembered: part19
+
+
+OPTIONS = (
+    *("password", "db-password", "dbpass", "passwd", "PGPASSWORD", "pwd", "passphrase"),
+    *("token", "hf_token", "authToken", "auth", "api-key", "apiKey", "openai_key", "key"),
+    *("secret", "client-secret", "aws_secret_access_key", "credentials", "signature", "sas"),
+)
+
+
+@given(
+    st.sampled_from(OPTIONS),
+    st.sampled_from(["--{0}|{1}", "-{0}|{1}", "--{0}={1}", "--{0}:{1}", "{0}={1}", "+db.{0}={1}"]),
+    st.text(max_size=20).map("hunter2{}hunter2".format)
+    | st.text(max_size=9).map("{}hunter2".format),
+    st.lists(st.sampled_from(["--use-token", "--lr", "0.1", "train.py", "--token-length=5"])),
+)
+@example("password", "--{0}|{1}", "--hunter2", ["--use-token"])
+def test_the_value_of_a_secret_option_never_appears(
+    option: str, form: str, secret: str, before: list[str]
+) -> None:
+    words = [part.format(option, secret) for part in form.split("|")]
+    shown = [*scrubbed_command([*before, *words, "--epochs", "3"])]
+    assert "hunter2" not in "".join(shown)
+    assert len(shown) == len(before) + len(words) + 2
+    assert shown[-2:] == ["--epochs", "3"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "https://me:hunter2@host/x",
+        "https://hunter2key:@host",
+        "--data=https://host/x?X-Amz-Signature=hunter2&a=b",
+        '--config={"token": "hunter2, hunter2"}',
+        "--connection=Server=a;AccountKey=hunter2",
+        "Authorization: Bearer hunter2",
+        "ghp_hunter2hunter2hunter2",
+    ],
+)
+def test_secrets_within_a_word_of_a_command_do_not_appear(word: str) -> None:
+    assert "hunter2" not in "".join(scrubbed_command([word]))
+
+
+def test_other_words_of_a_command_stay() -> None:
+    words = ["python", "-u", "train.py", "--user-column", "user", "--passes=3", "s3://tokens/x"]
+    words += ["--out", "/data/run:1", "--author", "me", "--design=a", "--keys", "a,b"]
+    assert [*scrubbed_command(words)] == words
 
 
 def test_messages_of_errors_show_no_credentials() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -144,7 +145,8 @@ class Lineage:
         """
         train = event.train_lineage
         # Protobuf decodes the names of a map when they are iterated over; protobuf 4, on look-up.
-        for names in (train.run_state.troubles, train.run_state.settings):
+        state = train.run_state
+        for names in (state.troubles, state.settings, state.packages):
             [names[name] for name in names]
         self.train = train
         self.train_time = self.last_time = wall_time
@@ -297,6 +299,17 @@ def with_custom(columns: dict[str, Any], custom: Mapping[str, Plain]) -> dict[st
     for name, value in sorted(custom.items(), key=lambda entry: entry[0] in columns):
         _add(every, name, value)
     return every
+
+
+def provenance(state: RunState) -> dict[str, str]:
+    """Returns the `commit`, the `command` and the `packages` of a run, if they are recorded."""
+    packages = sorted((name, valid(version)) for name, version in state.packages.items())
+    facts = {
+        "commit": valid(state.git_commit) + ("-dirty" if state.git_dirty else ""),
+        "command": shlex.join(map(valid, state.command)),
+        "packages": ", ".join(map(" ".join, packages)),
+    }
+    return {name: shown(text) for name, text in facts.items() if text}
 
 
 def hyper_parameters(lineage: Lineage) -> dict[str, Plain]:

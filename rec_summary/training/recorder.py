@@ -29,6 +29,7 @@ from rec_summary.records.writing.background import (
 )
 from rec_summary.records.writing.record import MessageRecord, Record
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
+from rec_summary.training import provenance
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.values.summary import TENSOR, SummaryValue, encode_event
 
@@ -174,6 +175,7 @@ class Recorder:
         self._failed = False  # the last opening or closing
         self._custom: set[str] = set()  # the names of all custom data so far
         self._close_secs = CLOSE_SECS
+        provenance.begin()
 
     @property
     def is_open(self) -> bool:
@@ -240,7 +242,10 @@ class Recorder:
         self.write(step_record(step, wall_time, values, self._troubles, self._exporter))
 
     def write_message(self, message: Any) -> None:
-        """Queues a complete protobuf message, without the custom data that no reader takes."""
+        """Queues a protobuf message, without the custom data that no reader takes.
+
+        A lineage of this process is completed: see `provenance`.
+        """
         if isinstance(message, LineageEvent):
             with self._troubles.attempt("custom data"):  # a user's message may hold any text
                 for problem in _fitted(message.user_defined_info, self._custom):
@@ -248,6 +253,8 @@ class Recorder:
             if (size := len(message.evaluation_lineage.metric)) > LONGEST_METRICS:
                 text = f"as JSON, they have {size:,} characters; only the beginning can be shown"
                 self._troubles.report("evaluation metrics", text)
+            if message.train_lineage.run_state.pid == os.getpid():
+                provenance.complete(message.train_lineage.run_state)
         self.write(MessageRecord(message))
 
     def flush(self, timeout: float = CLOSE_SECS) -> bool:

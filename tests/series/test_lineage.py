@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 from rec_summary._pb.lineage_pb2 import EvaluationLineage, LineageEvent, RunState, UserDefinedInfo
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.batch import Record
-from rec_summary.series.lineage import Lineage, evaluations, flattened, metrics_of, numeric, take
+from rec_summary.series.lineage import (
+    Lineage,
+    evaluations,
+    flattened,
+    metrics_of,
+    numeric,
+    provenance,
+    take,
+)
 from rec_summary.series.report import Report
 from tests.support.corpus import evaluation, losses, put
 from tests.support.record_dirs import START, custom, lineage, train
@@ -89,10 +98,32 @@ def test_text_that_is_not_utf8_is_replaced_and_names_are_refused() -> None:
 
 
 @needs_lenient_strings
-def test_names_of_troubles_that_are_not_utf8_are_refused() -> None:
-    good = lineage(train_lineage=train(troubles={"write": 1})).SerializeToString()
+@pytest.mark.parametrize("state", [{"troubles": {"write": 1}}, {"packages": {"write": "1"}}])
+def test_names_of_troubles_and_packages_that_are_not_utf8_are_refused(
+    state: dict[str, Any],
+) -> None:
+    good = lineage(train_lineage=train(**state)).SerializeToString()
     with pytest.raises(ValueError, match="utf-8"):
         Lineage().take_train(LineageEvent.FromString(good.replace(b"write", b"\xffrite")), START)
+
+
+@needs_lenient_strings
+def test_facts_of_the_program_are_shown_whatever_they_are() -> None:
+    state = train(git_commit="commit", command=["word", "a b"], packages={"p": "1.0"})
+    good = lineage(train_lineage=state).SerializeToString()
+    assert provenance(LineageEvent.FromString(good).train_lineage.run_state) == {
+        "commit": "commit",
+        "command": "word 'a b'",
+        "packages": "p 1.0",
+    }
+    for text in (b"commit", b"word", b"1.0"):
+        good = good.replace(text, text[:1] + b"\xff" + text[2:])
+    assert provenance(LineageEvent.FromString(good).train_lineage.run_state) == {
+        "commit": "c\ufffdmmit",
+        "command": "'w\ufffdrd' 'a b'",
+        "packages": "p 1\ufffd0",
+    }
+    assert provenance(RunState()) == {}
 
 
 def test_the_last_training_lineage_is_in_force() -> None:

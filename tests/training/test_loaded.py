@@ -20,6 +20,7 @@ from tests.support.training_records import messages
 from tests.support.waiting import PATIENCE_SECS
 
 ROOT = Path(__file__).parents[2]
+PROVENANCE = ("git_commit", "git_dirty", "command", "packages")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def without_times(directory: Path) -> list[bytes]:
             if kind is Kind.LINEAGE and event.train_lineage.HasField("run_state"):
                 state = event.train_lineage.run_state
                 assert state.status == lineage_pb2.RunState.FINISHED
-                for of_the_process in ("start_time", "pid", "mindspore_version"):
+                for of_the_process in ("start_time", "pid", "mindspore_version", *PROVENANCE):
                     state.ClearField(of_the_process)
             found.append(event.SerializeToString(deterministic=True))
     return found

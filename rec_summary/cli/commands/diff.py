@@ -55,8 +55,8 @@ def diff(
     Each RUN is the record directory of one training, or a URL. The command compares versions,
     data, hyper-parameters, settings and results of the lineage, the operators of the graph by name,
     and the last values of all scalars except those that measure time or the telemetry itself. It
-    does not compare times, hosts and names of runs. --tags, --since and --until choose scalars and
-    steps: with --until 5000, the last values up to this step are compared.
+    does not compare times, hosts, names, commits and command lines. --tags, --since and --until
+    choose scalars and steps: with --until 5000, the last values up to this step are compared.
     """
     from rec_summary.series.comparison.difference import difference
     from rec_summary.series.options import ExportOptions, Selection

@@ -26,7 +26,8 @@ from rec_summary.series.text import valid
 Facts = Mapping[str, Plain]
 
 _DATA: Final = re.compile(r"train_dataset|batch_size|valid_dataset|pipeline\.")
-_UNLIKE: Final = ("run", "host", "reason", *TIMES)  # any two runs differ in these
+# Any two runs may differ in these; packages are among the versions.
+_UNLIKE: Final = ("run", "host", "reason", "commit", "command", "packages", *TIMES)
 _TIMED: Final = re.compile(r"rec_summary/|recommender/(?:host|throughput)/")
 _NUMBER: Final = re.compile(r"-op\d+$")  # of an operator; it changes when another one is added
 _GRAPH: Final = "graph_def"
@@ -111,8 +112,8 @@ class _Last(NamedTuple):
 def difference(runs: tuple[Run, Run], selection: Selection, report: Report) -> Difference:
     """Compares two runs.
 
-    Times, hosts, names, and scalars that measure time or the telemetry itself are not compared. Of
-    several ranks, the lowest counts; of several writers, the first.
+    Times, hosts, names, commits, command lines, and scalars that measure time or the telemetry
+    itself are not compared. Of several ranks, the lowest counts; of several writers, the first.
 
     Args:
         runs: The runs.
@@ -151,9 +152,16 @@ def _sections(run: Run, tags: Iterable[str], report: Report) -> dict[str, Facts]
     known = {name for tag in tags for name in (tag, tag.removeprefix(EVALUATION))}
     return {
         "versions": {
-            name: getattr(state, name)
-            for name in ("mindspore_version", "rec_summary_version")
-            if state.HasField(name)
+            **{
+                name: valid(getattr(state, name))
+                for name in ("mindspore_version", "rec_summary_version")
+                if state.HasField(name)
+            },
+            **{
+                name: valid(text)
+                for name, text in sorted(state.packages.items())
+                if name != "mindspore"  # above
+            },
         },
         "data": {name: value for name, value in parameters.items() if _DATA.match(name)},
         "parameters": {name: value for name, value in parameters.items() if not _DATA.match(name)},

@@ -26,6 +26,7 @@ from rec_summary.series.lineage import (
     Lineage,
     Plain,
     lineage_of,
+    provenance,
     recorded_parameters,
     shortest,
     with_custom,
@@ -45,7 +46,7 @@ TIMES: Final = ("start_time", "last_update", "last_record", "silent_since")
 
 DETAILS: Final = (
     *("start_time", "last_update", "silent_since"),
-    *("reason", "host", "train_dataset_path"),
+    *("reason", "host", "commit", "command", "packages", "train_dataset_path"),
 )
 """Columns that an overview of runs leaves out."""
 
@@ -54,6 +55,7 @@ LAST_RECORD: Final = "last_record"
 
 OF_ANY_RUN: Final = (
     *("run", "status", "loss", "step", "samples", "host", "reason", "notes"),
+    *("commit", "command", "packages"),
     *("start_time", "last_update", LAST_RECORD, "silent_since"),
 )
 """Columns that a run may have whatever it records."""
@@ -83,11 +85,12 @@ def rows(
     The names are `run`, `status`, the hyper-parameters as TensorBoard shows them, `loss` (the mean
     of the last tenth of the recorded losses, at most 100), `step`, `samples`, `start_time`,
     `last_update` (of the lineage) and `last_record` in seconds since the epoch, `silent_since`
-    (the last record of a run that should be running and gives no sign of life), `host`, `notes`
-    (the last five, with their steps), then metrics and custom data by their own names. A metric is
-    the last value; its best one has the same name with `best/` before it, and the step of that one
-    `best_step/`. If a name is taken, a metric has the prefix `eval/`, as in its tag, and custom
-    data the prefix `custom.`.
+    (the last record of a run that should be running and gives no sign of life), `host`, `commit`,
+    `command`, `packages`, `notes` (the last five, with their steps), then metrics and custom data
+    by their own names. A metric is the last value; its best one has the same name with `best/`
+    before it, and the step of that one `best_step/`. If a name is taken, a metric has the prefix
+    `eval/`, as in its tag, and custom data the prefix `custom.`; a `commit`, `command` or
+    `packages` in custom data replaces ours.
 
     Args:
         runs: The runs.
@@ -197,6 +200,10 @@ def _row(
     for name in ("host", "reason"):
         if getattr(state, name):
             row[name] = valid(getattr(state, name))
+    # Who records these as custom data, as before they were ours, keeps the columns.
+    row.update(
+        (name, text) for name, text in provenance(state).items() if name not in lineage.custom
+    )
     if lineage.own_words:
         notes = lineage.own_words[-_NOTES:]
         row["notes"] = "; ".join(f"step {note.step:,}: {note.text}" for note in notes)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState, TrainLineage
 from rec_summary.records.format.limits import MOST_ENTRIES
-from rec_summary.series.lineage import Lineage, Note, recorded_parameters, shortest
+from rec_summary.series.lineage import Lineage, Note, provenance, recorded_parameters, shortest
 from rec_summary.series.text import utc, valid
 from rec_summary.tensorboard.dashboards.points import TEXT, Point, tensor_value
 
@@ -124,6 +124,7 @@ def _run_facts(lineage: Lineage) -> Facts:
         "rank": f"{state.rank} of {state.rank_size}" if state.HasField("rank_size") else None,
         "MindSpore": fact("mindspore_version"),
         "rec_summary": fact("rec_summary_version"),
+        **provenance(state),
         **troubles,
     }
 

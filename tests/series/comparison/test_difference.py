@@ -106,6 +106,15 @@ def test_facts_are_in_sections(tmp_path: Path) -> None:
     }
 
 
+def test_packages_are_compared_and_commits_and_command_lines_are_not(tmp_path: Path) -> None:
+    for name, version in (("1", "1.26"), ("2", "2.0")):
+        described = train(git_commit=name * 40, git_dirty=True, command=["python", name])
+        described.run_state.packages.update({"numpy": version, "torch": "2.3"})
+        put(tmp_path / name, *losses(range(1, 3)), lineage_event(5, train_lineage=described))
+    [(section, [change])] = compared(tmp_path).facts.items()
+    assert (section, change.name, change.values) == ("versions", "numpy", ("1.26", "2.0"))
+
+
 def _pipeline(*names: str) -> DatasetGraph:
     """Returns a pipeline of operations from the last one back to the source."""
     graph = DatasetGraph(sampler=Operation(operationParam=_named("sampler_name", names[-1])))

@@ -22,7 +22,7 @@ from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.rows import rows, shows_life
 from rec_summary.series.report import Report
 from tests.support.corpus import evaluation, finished, losses, put
-from tests.support.record_dirs import START, event, lineage, scalar, train, write_segment
+from tests.support.record_dirs import START, custom, event, lineage, scalar, train, write_segment
 
 AUC = "recommender/auc/lifetime"
 
@@ -189,6 +189,20 @@ def test_what_is_best_depends_on_the_name(metric: str, best: float) -> None:
     values = [4.0, math.nan, 0.5, -3.0, math.inf]
     assert best_place(metric, values) == values.index(best)
     assert best_place(metric, [math.nan]) is None
+
+
+def test_the_program_of_a_run_has_columns_unless_custom_data_has_them(tmp_path: Path) -> None:
+    described = train(git_commit="c" * 40, git_dirty=True, command=["python", "a b.py"])
+    described.run_state.packages.update({"numpy": "2.0", "jax": "0.4"})
+    write_segment(tmp_path / "run", lineage(START, train_lineage=described))
+    ours = {"commit": "c" * 40 + "-dirty", "command": "python 'a b.py'"}
+    ours["packages"] = "jax 0.4, numpy 2.0"
+    assert {name: row_of(tmp_path)[name] for name in ours} == ours
+    own = lineage(START, user_defined_info=custom({"commit": "theirs"}))
+    write_segment(tmp_path / "run", own)
+    row = row_of(tmp_path)
+    assert (row["commit"], row["packages"]) == ("theirs", ours["packages"])
+    assert "custom.commit" not in row
 
 
 def state(status: Any = RunState.RUNNING, host: str = "", pid: int | None = None) -> RunState:

@@ -72,6 +72,14 @@ def test_all_sections() -> None:
     assert "| auc (step 5) | 1 |" in text_of(gathered)
 
 
+def test_the_program_is_in_the_table_of_the_run() -> None:
+    gathered = Lineage()
+    described = train(git_commit="a1", command=["python", "a.py"], packages={"numpy": "2.0"})
+    gathered.take_train(lineage(train_lineage=described), START)
+    rows = "| commit | a1 |\n| command | python a.py |\n| packages | numpy 2.0 |"
+    assert rows in text_of(gathered)
+
+
 def test_times_beyond_any_calendar_are_shown_as_numbers() -> None:
     gathered = Lineage()
     gathered.take_train(lineage(train_lineage=train(start_time=math.inf)), 1e300)
