@@ -216,12 +216,7 @@ class Session:
             self.recorder.flush(0)
 
     def flush(self) -> bool:
-        """Refreshes the lineage and waits until the operating system has all records.
-
-        Returns:
-            Whether it has them.
-        """
-        self.refresh()
+        """Waits until the operating system has all records; returns whether it has them."""
         if self.recommender is not None:
             self.recommender.flush()
         return self.recorder.flush()

@@ -238,6 +238,7 @@ class SummaryCollector(Callback):
         Returns:
             Whether it has them.
         """
+        self._session.refresh()
         return self._session.flush()
 
     def __enter__(self) -> SummaryCollector:
