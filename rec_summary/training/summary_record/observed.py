@@ -61,9 +61,12 @@ class Observed:
             received = verbatim(", ".join(sorted(columns)) or "none")
             expected = ", ".join(sorted(self._names))
             raise ValueError(three_part("the columns of observe", received, expected))
-        copies = {name: _copy(name, value) for name, value in columns.items()}
+        copies = {
+            name: value.copy() if type(value) is np.ndarray and value.ndim else _copy(name, value)
+            for name, value in columns.items()
+        }
         lengths = {name: len(array) for name, array in copies.items()}
-        if len(set(lengths.values())) > 1:
+        if len({*lengths.values()}) > 1:
             received = verbatim(", ".join(f"{name} {n}" for name, n in lengths.items()))
             expected = "as many rows as examples in each"
             raise ValueError(three_part("the columns of observe", received, expected))
@@ -83,7 +86,9 @@ class Observed:
         for name in self._names:
             parts = [columns[name] for columns, _ in step]
             with self._troubles.attempt(f"{_OBSERVE}: {name}"):
-                values["name", name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+                column = parts[0] if len(parts) == 1 else np.concatenate(parts)
+                # Texts of pandas are objects.
+                values["name", name] = column.astype(str) if column.dtype.hasobject else column
         return values
 
     def close(self) -> None:
@@ -101,7 +106,5 @@ def _copy(name: str, value: Any) -> Array:
     except Exception as error:
         received = verbatim(f"{type(value).__name__} ({error})")
         raise TypeError(three_part(f"the column {name}", received, _ARRAY)) from error
-    if array.dtype.kind == "O":  # as pandas has texts
-        array = array.astype(str)
     check_that(array.ndim, f"the column {name}", verbatim("one number"), "one row per example")
     return array

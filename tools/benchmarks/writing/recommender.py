@@ -16,6 +16,7 @@ _TASKS = ("ctr", "cvr")
 _WINDOW, _COMPUTED = 100_000, 100  # examples, and steps from one report to the next
 _PEER_WINDOW = 10_000_000  # TorchRec's default: its AUC is of all examples of the run, as ours is
 _STEP = 0.005  # seconds
+_COLUMNS = 8
 _BLOCK = 200  # steps with or without the metrics
 _TORCHREC = ROOT / ".venv-torchrec" / "bin" / "python"
 
@@ -35,6 +36,7 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
                 for name, size, n in windows
             ),
             Contestant("step", five_ms, {"steps": long}),
+            Contestant("observe", observed, {"times": times}),
         ],
         settings,
     )
@@ -50,7 +52,9 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
         "block is compared with those beside it. "
         f"Large batch: {_BATCH:,} × {_TABLES} ids, predictions, labels and users, passed to "
         f"the step hook {times} times, 20 ms apart, with {_TABLES} tables of {_ROWS:,} rows; the "
-        "hook on the training thread, and the CPU time of the writer's thread."
+        "hook on the training thread, and the CPU time of the writer's thread. `observe`: "
+        f"{_COLUMNS} columns of {_BATCH:,} examples in a loop of NumPy, without MindSpore, in turn "
+        f"with a copy of them, {times} times; the median of each."
     )
     rows = []
     for name, *_ in windows:
@@ -61,6 +65,9 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
             rows.append(cost(row, "ms", ours, peer, "TorchRec", at_most))
     added = column(rounds, "step", "added")
     rows.append(Row("step of 5 ms: added", "%", added, target=Target("ours", "<=", 3)))
+    above = column(rounds, "observe", "above")
+    rows.append(Row("observe: above the copies", "µs", above, target=Target("ours", "<=", 20)))
+    rows.append(Row("observe: the copies", "µs", column(rounds, "observe", "copies")))
     what = ("hook, median", "hook, p99", "hook, largest", "hook CPU, mean", "writer CPU")
     rows += [Row(f"large batch: {each}", "ms", column(rounds, "batch", each)) for each in what]
     return setting, rows
@@ -114,6 +121,44 @@ def large_batches(work: str, times: int) -> dict[str, float]:
         "hook CPU, mean": statistics.mean(thread),
         "writer CPU": (1000 * (time.process_time() - began) - sum(thread)) / times,
     }
+
+
+def observed(work: str, times: int) -> dict[str, float]:
+    """Times `SummaryRecord.observe`, in turn with bare copies of the same columns."""
+    import numpy as np
+
+    from rec_summary import RecommenderMetrics, SummaryRecord
+
+    random = np.random.default_rng(0)
+    features = [f"feature_{number}" for number in range(_COLUMNS - 4)]
+    options = RecommenderMetrics(
+        predictions="score",
+        labels="click",
+        users="user",
+        slices={"country": "country"},
+        features={name: name for name in features},
+    )
+    batch = {name: random.random(_BATCH).astype(np.float32) for name in ("score", *features)}
+    batch["click"] = (random.random(_BATCH) < batch["score"]).astype(np.float32)
+    batch["user"] = random.integers(0, 10_000, _BATCH)
+    batch["country"] = random.integers(0, 30, _BATCH)
+    copies, observes = [], []
+    with SummaryRecord(work, recommender=options) as record:
+        for step in range(1, times + 1):
+            began = time.perf_counter()
+            own = [np.array(column) for column in batch.values()]
+            copied = time.perf_counter()
+            record.observe(**batch)
+            ended = time.perf_counter()
+            copies.append(1e6 * (copied - began))
+            observes.append(1e6 * (ended - copied))
+            record.record(step)
+            del own
+            time.sleep(_STEP)
+        if record.troubles:
+            raise RuntimeError(f"telemetry failed: {record.troubles}")
+    usual = statistics.median(copies)
+    return {"copies": usual, "above": statistics.median(observes) - usual}
 
 
 def _scored() -> list[list[Any]]:
