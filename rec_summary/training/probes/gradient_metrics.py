@@ -30,7 +30,7 @@ from rec_summary.training.probes.gradient_probe import (
     WEIGHT,
     GradientProbe,
 )
-from rec_summary.training.probes.probe import THROUGH
+from rec_summary.training.probes.probe import THROUGH, choose_graph
 from rec_summary.training.tensors import as_array, as_number
 from rec_summary.values.summary import SCALAR, SummaryValue
 
@@ -106,6 +106,7 @@ class GradientReader:
         self._step = 0
         self._before: dict[str, int] = {}  # the updates of each optimizer before a measured step
         self._finite_at = 0  # the last measured step
+        self._network = network
         self._probes = _find(network)
         self._sparse = _has_sparse_gradients(network)
         parameters = [param for probe in self._probes.values() for param in probe.parameters]
@@ -123,6 +124,10 @@ class GradientReader:
         self._measuring = self._always or self._again or step % self._options.every == 0
         if self._measuring:
             self._before = self._updates()
+
+    def choose_graph(self) -> None:
+        """Lets the next call run the graph that measures, or that does not; a loop calls it."""
+        choose_graph(self._network)
 
     def take(self) -> list[SummaryValue]:
         """Returns the numbers of the step that has ended; none if it was not measured."""

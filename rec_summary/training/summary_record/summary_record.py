@@ -364,6 +364,7 @@ class SummaryRecord:
                 for value in self._gradients.take():
                     self._pending.put(value.kind, value)
                 self._gradients.begin_step(step + 1)
+                self._gradients.choose_graph()
         if self._mode == "train":
             self._take_operators()
         else:
@@ -454,6 +455,7 @@ class SummaryRecord:
         self._mailbox.close()
         if self._gradients is not None:
             self._gradients.close()
+            self._gradients.choose_graph()
         self._session.close(None if error is self._handled else error)
         return True
 
@@ -524,4 +526,5 @@ def _gradient_reader(gradients: Any, network: Cell | None, troubles: Troubles) -
     check_that(network is not None, "network", network, "a Cell, because `gradients` is given")
     reader = GradientReader(gradients, network, troubles, always=False)
     reader.begin_step(1)
+    reader.choose_graph()
     return reader

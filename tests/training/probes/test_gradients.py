@@ -16,12 +16,13 @@ from rec_summary import (
     GradientProbe,
     RecModel,
     SummaryCollector,
+    SummaryRecord,
     TrainStep,
     probe,
 )
 from rec_summary.training.probes import gradient_metrics
 from rec_summary.training.probes.gradient_probe import state_names
-from tests.support.nets import FIELDS, VOCABULARY, ClickNet, Journal, bounded, stream
+from tests.support.nets import FIELDS, VOCABULARY, ClickNet, Journal, bounded, clicks, stream
 from tests.support.training_records import events, scalars
 
 RATE = 0.1
@@ -204,6 +205,19 @@ class Accumulating(OwnStep):
             for total in self.sums:
                 loss = ops.depend(loss, ops.assign(total, ops.zeros_like(total)))
         return loss
+
+
+def test_a_loop_of_its_own_has_the_numbers_of_a_network(tmp_path, mode):
+    network, optimizer = click_step()
+    step = TrainStep(nn.WithLossCell(network, nn.BCEWithLogitsLoss()), optimizer)
+    step.set_train()
+    gradients = GradientMetrics(every=2)
+    with SummaryRecord(tmp_path, network=step, gradients=gradients, control=False) as record:
+        for number, batch in enumerate(clicks(5)(), 1):
+            step(*map(Tensor, batch))
+            assert record.record(number)
+        assert record.troubles == {}
+    assert list(scalars(tmp_path, "gradients/norm")) == [2, 4]
 
 
 def test_a_step_that_only_accumulates_gradients_has_no_numbers(tmp_path, mode):
