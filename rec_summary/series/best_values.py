@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from rec_summary.metrics.tags import costs_of
+from rec_summary.metrics.directions import costs_of
 from rec_summary.series.batch import Columns
 from rec_summary.series.limits import Count, Seconds, Step
 

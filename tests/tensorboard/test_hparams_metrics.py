@@ -118,10 +118,6 @@ def test_runs_are_chosen_by_text_where_text_is_beside_numbers(tmp_path: Path) ->
     assert groups(tmp_path, runs, column) == ["a"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the read side is rebuilt: the series of best values are made before lineage is read",
-)
 def test_a_direction_that_was_said_counts_for_the_series_of_best_values(tmp_path: Path) -> None:
     said = {"my_score": "less"}
     for step, value in ((1, 0.5), (2, 0.25), (3, 0.75)):

@@ -23,6 +23,7 @@ from rec_summary.checks import (
     check_optional,
     check_seconds,
 )
+from rec_summary.metrics.directions import check_metrics
 from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
@@ -34,7 +35,6 @@ from rec_summary.training.collector.health import Health
 from rec_summary.training.collector.options import (
     MOST_HISTOGRAM_VALUES,
     CollectorOptions,
-    check_metrics,
     check_specified,
 )
 from rec_summary.training.collector.session import STOPPED_BY, TrainingProgress, TrainRun

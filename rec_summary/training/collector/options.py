@@ -14,13 +14,9 @@ from typing import Any, Final
 
 from rec_summary.checks import (
     check_bool,
-    check_choice,
     check_entries,
-    check_name,
     check_pattern,
-    check_type,
 )
-from rec_summary.metrics.tags import DIRECTIONS
 from rec_summary.training.landscape.options import LandscapeOptions, check_landscape
 from rec_summary.training.lineage.custom import CustomValue
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
@@ -106,20 +102,6 @@ _ENTRIES: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "histogram_regular": check_pattern,
     "collect_landscape": check_landscape,
 }
-
-
-def check_metrics(metrics: Mapping[str, str] | None) -> dict[str, str]:
-    """Returns the argument `metrics`.
-
-    Raises:
-        TypeError: It is not a dictionary of strs.
-        ValueError: A value is another one than `"greater"` and `"less"`.
-    """
-    entries = check_type("metrics", metrics, (Mapping, type(None)), "a dict or None") or {}
-    return {
-        check_name("a name of metrics", name): check_choice(f"metrics[{name!r}]", value, DIRECTIONS)
-        for name, value in entries.items()
-    }
 
 
 def check_specified(specified: Mapping[str, Any] | None, keep_default: object) -> dict[str, Any]:
