@@ -15,7 +15,7 @@ import numpy as np
 from rec_summary.arrays import Floats
 from rec_summary.checks import check_choice, check_name, check_that, check_type
 from rec_summary.errors import verbatim
-from rec_summary.metrics.tags import PREFIX
+from rec_summary.metrics.tags import EVALUATION, PREFIX
 
 DIRECTIONS: Final = ("greater", "less")
 """Which values of a metric can be said to be better."""
@@ -168,7 +168,9 @@ def stated_direction(tag: str, stated: Mapping[str, str]) -> str:
     """
     if not stated:
         return ""
-    parts = tag.split("/")
+    # An evaluation is known by the name of its metric alone.
+    is_own = tag.startswith((PREFIX, EVALUATION))
+    parts = (tag if is_own else EVALUATION + tag).split("/")
     has_window = tag.startswith(PREFIX) or re.search(_WINDOW, tag)
     for stop in (len(parts), len(parts) - 1)[: 2 if has_window else 1]:
         for start in range(stop):

@@ -21,9 +21,9 @@ from rec_summary.series.limits import Count, Seconds, Step
 _LONGEST: Final = 1024  # points that are remembered for a restart
 
 
-def best_place(metric: str, values: npt.ArrayLike) -> int | None:
-    """Returns where the best finite value of a metric is, by its name; None if there is none."""
-    costs = costs_of(metric, np.asarray(values, np.float64))
+def best_place(metric: str, values: npt.ArrayLike, direction: str = "") -> int | None:
+    """Returns where the best finite value of a metric is; None if there is none. See `costs_of`."""
+    costs = costs_of(metric, np.asarray(values, np.float64), direction)
     return int(costs.argmin()) if np.isfinite(costs).any() else None
 
 

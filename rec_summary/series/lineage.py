@@ -26,7 +26,6 @@ from rec_summary._pb.lineage_pb2 import (
 )
 from rec_summary.errors import three_part
 from rec_summary.metrics.directions import DIRECTIONS, MOST, stated_direction
-from rec_summary.metrics.tags import EVALUATION as METRICS_OF
 from rec_summary.records.format.limits import (
     LONGEST_METRICS,
     LONGEST_TAG,
@@ -218,7 +217,7 @@ class Lineage:
             values = np.array([math.nan if number is None else number])
             series = self.best.setdefault(name, BestSeries())
             columns = Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values)
-            series.extend(name, columns, stated_direction(METRICS_OF + name, self.directions))
+            series.extend(name, columns, stated_direction(name, self.directions))
             self.metrics[name] = Metric(step, text)
             for at, _, best in series.points[-1:]:
                 self.metrics[name] = Metric(step, text, best, at if step else None)

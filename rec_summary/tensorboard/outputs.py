@@ -254,7 +254,7 @@ class RunOutput(abc.ABC):
         }
         if wanted:
             for tag, columns in by_tag(batch.only(wanted).scalars()):
-                direction = stated_direction(group + tag, self._directions)
+                direction = stated_direction(tag, self._directions)
                 self._best.setdefault(tag, BestSeries()).extend(tag, columns, direction)
 
     def _new_best(self) -> Iterator[tuple[str, list[BestPoint]]]:

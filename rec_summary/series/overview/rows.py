@@ -6,7 +6,6 @@ import collections
 import functools
 import math
 import os
-import re
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -44,7 +43,8 @@ class Row(dict[str, Plain]):
     """A row of the table: values by the names of columns.
 
     Attributes:
-        directions: Which values of metrics are better, as the run states it, by their names.
+        directions: Which values are better, as the run states it, by the columns of metrics; empty
+            where it does not.
     """
 
     directions: Mapping[str, str] = {}
@@ -123,23 +123,20 @@ def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:
         step = history.last_steps[min(history.last_steps)] if history.last_steps else None
         # Files of lower ranks have no values: they are read for their problems.
         history.files = [file for file in history.files if file[0].rank <= first]
-        lineage = lineage_of(part, report)
+        lineage = lineage_of(part, of_lineage := Report())
         results = _Results(lineage.directions)
         selected = _selection(since, lineage.directions)
         batches = finished(part, (SCALAR,), selected, report, history)
         for columns in gathered(batch.scalars() for _, batch in batches):
             for tag, values in by_tag(columns):
                 results.take(tag, values)
+        report.add(of_lineage)
         yield _row(part, lineage, results, last, step)
 
 
 def _selection(since: Moment, directions: Iterable[str] = ()) -> Selection:
-    tags = f"{_tags(directions)}|{tags_named('loss')}"
-    return Selection(ExportOptions(tags=tags, since=since))
-
-
-def _tags(directions: Iterable[str]) -> str:
-    return f"{METRICS}|{tags_of(directions)}" if directions else METRICS
+    tags = (METRICS, tags_named("loss"), *map(tags_of, filter(None, [directions])))
+    return Selection(ExportOptions(tags="|".join(tags), since=since))
 
 
 def stated_row(run: Run, report: Report) -> Row:
@@ -152,7 +149,6 @@ class _Results:
 
     def __init__(self, directions: Mapping[str, str]) -> None:
         self._directions = directions
-        self._metrics = re.compile(_tags(directions))
         self.last: dict[str, float] = {}
         self._best: dict[str, BestSeries] = {}
         self._losses: dict[str, Floats] = {}
@@ -160,15 +156,15 @@ class _Results:
 
     def take(self, tag: str, columns: Columns) -> None:
         """Adds values, of which there is at least one."""
-        values = columns.values
+        values, direction = columns.values, stated_direction(tag, self._directions)
         if _LOSS.tag(tag) and not tag.startswith(EVALUATION):
             known = self._losses.get(tag, values[:0])
             self._losses[tag] = np.concatenate([known, values[-_WINDOW:]])[-_WINDOW:]
             self._counts[tag] += len(values)
-        if self._metrics.search(tag):
-            direction = stated_direction(tag, self._directions)
-            self.last[tag] = float(values[-1])
-            self._best.setdefault(tag, BestSeries()).extend(tag, columns, direction)
+            if not direction:
+                return
+        self.last[tag] = float(values[-1])
+        self._best.setdefault(tag, BestSeries()).extend(tag, columns, direction)
 
     def best(self, tag: str) -> _Best:
         """Returns the best value of a metric, and its step."""
@@ -222,17 +218,19 @@ def _row(
     if lineage.own_words:
         notes = lineage.own_words[-_NOTES:]
         row["notes"] = "; ".join(f"step {note.step:,}: {note.text}" for note in notes)
+    directions = {}
     for name, (value, (best, step)) in _metrics(lineage, results).items():
         free = name
         while free in row:  # a metric may be called `eval/loss` itself
             free = EVALUATION + free
         row[free] = value
+        directions[free] = stated_direction(name, lineage.directions)
         if best is not None:
             row[BEST + free] = best
         if step is not None:
             row[BEST_STEP + free] = step
     row = Row(with_custom(row, lineage.custom))
-    row.directions = lineage.directions
+    row.directions = directions
     return row
 
 
