@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rec_summary.metrics.directions import NAMED, costs_of, direction_of, stated_direction
+from rec_summary.metrics.directions import (
+    NAMED,
+    check_metrics,
+    costs_of,
+    direction_of,
+    stated_direction,
+)
 from rec_summary.metrics.tags import AT_K, JUDGING
 
 # Of MindSpore (`mindspore.train.metrics`), scikit-learn, torchmetrics, Keras, RecBole and TorchRec,
@@ -154,3 +161,22 @@ def test_the_best_value_has_the_least_cost(metric: str, direction: str, best: fl
 
 def test_without_a_direction_every_value_has_an_infinite_cost() -> None:
     assert np.isinf(costs_of("my_score", np.array([1.0, 2.0]))).all()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "error", "received"),
+    [
+        ({"x": "lower"}, ValueError, "metrics['x'] is invalid. Received: 'lower'"),
+        ({1: "less"}, TypeError, "a name of metrics is invalid. Received: 1"),
+        (["auc"], TypeError, "metrics is invalid. Received: ['auc']"),
+        (
+            {f"m{n}": "less" for n in range(201)},
+            ValueError,
+            "metrics is invalid. Received: 201 entries",
+        ),
+    ],
+)
+def test_what_states_no_direction_is_refused(metrics: Any, error: type, received: str) -> None:
+    with pytest.raises(error, match=re.escape(received)):
+        check_metrics(metrics)
+    assert check_metrics(None) == {}

@@ -442,10 +442,8 @@ class RunIndex:
         # What a small run's lineage states is seen while it is read.
         is_small = len(run.ranks) == 1 and run.nbytes < _SMALL
         if not is_small:
-            several, directions = (
-                several or is_parallel(run),
-                directions or directions_at_first(run),
-            )
+            several = several or is_parallel(run)
+            directions = directions or directions_at_first(run)
         targets = TargetNames(several, {}, directions)
         if path not in self._shown and run.nbytes > self._pace.large:
             self._show_newest(run, targets)
