@@ -6,6 +6,7 @@ torchmetrics, and usual ones of recommenders.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -26,6 +27,7 @@ MOST: Final = 200
 NEAREST: Final = {"zero": 0.0, "one": 1.0}
 """What the name may say besides: the best value is the nearest to this number."""
 
+_KEPT_NAMES: Final = 1 << 12
 _WINDOW: Final = r"/(?:auto|lifetime|last_\d+)\Z"
 
 # A word that is no part of a longer one is in the last group.
@@ -47,11 +49,11 @@ _GREATER: Final = re.compile(
     r"|(?:acc|f[0-5]|f_?beta|f_?score|dice|m?[gdc]?iou|r2|r_?squared|m?ap|mrr|n?dcg|hr|hits?|mcc"
     r"|bleu|rouge|p?snr|ssim|[np]pv|t[pn]r|c_?index|elbo|qini)(?![a-z\d]))"
 )
-_NEAREST: Final = (
-    ("zero", r"mean_(?:bias_|signed_|percentage_)?error|signed_(?:error|difference|deviation)"),
+_FIRST: Final = (
+    ("zero", r"mean_(?:bias_|signed_|percentage_)?error|signed_(?:error|deviation)"),
     ("greater", r"(?<![a-z])d2(?![a-z])"),  # `d2_log_loss`
 )
-_NEAREST_LAST: Final = (
+_LAST: Final = (
     ("zero", r"(?<![a-z])(?:bias|mbe|mpe)(?![a-z])"),
     ("one", r"(?<![a-z])(?:calibration|pcoc|copc)(?![a-z])"),
 )
@@ -65,6 +67,7 @@ _SILENT: Final = re.compile(
 _NEGATED: Final = re.compile(r"(?<![a-z])(?<!false_)(?<!true_)neg(?:ative)?_(.*)")
 
 
+@functools.lru_cache(_KEPT_NAMES)
 def direction_of(metric: str) -> str:
     """Returns which values of a metric are better, by its name, with or without a window.
 
@@ -90,9 +93,10 @@ def _of_name(text: str) -> str:
         return ""
     if negated := _NEGATED.search(name):
         # As scikit-learn negates errors; `neg_loss` may be the loss of negative examples.
-        is_plain = re.search("(?<!log)(?<!log_)loss", negated[1])
-        return "greater" if _of_name(negated[1]) == "less" and not is_plain else ""
-    for direction, pattern in _NEAREST:
+        rest = negated[1]
+        is_plain = _NEGATED.search(rest) or re.search("(?<!log)(?<!log_)loss", rest)
+        return "greater" if not is_plain and _of_name(rest) == "less" else ""
+    for direction, pattern in _FIRST:
         if re.search(pattern, name):
             return direction
     # The last word says it: `auc_loss` is a loss, a distance correlation a correlation.
@@ -102,7 +106,7 @@ def _of_name(text: str) -> str:
     ]
     if any(ends):
         return DIRECTIONS[ends[1] >= ends[0]]
-    return next((found for found, pattern in _NEAREST_LAST if re.search(pattern, name)), "")
+    return next((found for found, pattern in _LAST if re.search(pattern, name)), "")
 
 
 _KNOWN: Final = r"""

@@ -102,6 +102,13 @@ def test_a_name_says_which_values_are_better_or_nothing(name: str, direction: st
     assert direction_of(name) == direction
 
 
+def test_a_name_of_any_length_says_something_or_nothing() -> None:
+    for part in ("neg_", "negative_log_likelihood_", "val/", "auc_", "loss/", "1"):
+        name = part * 20_000
+        assert direction_of(name) in ("", "greater", "less")
+        assert not re.search(NAMED, name)
+
+
 def test_all_scores_of_scikit_learn_are_better_when_greater() -> None:
     names = pytest.importorskip("sklearn.metrics").get_scorer_names()
     assert {name for name in names if direction_of(name) != "greater"} == set()
