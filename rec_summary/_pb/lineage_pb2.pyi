@@ -181,7 +181,7 @@ class EvaluationLineage(_message.Message):
     def __init__(self, metric: _Optional[str] = ..., valid_dataset: _Optional[_Union[EvaluationLineage.ValidDataset, _Mapping]] = ..., train_step: _Optional[int] = ..., valid_dataset_size64: _Optional[int] = ..., directions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class RunState(_message.Message):
-    __slots__ = ("status", "reason", "step", "epoch", "samples", "start_time", "rank", "rank_size", "batch_size", "dataset_size", "unbounded", "host", "pid", "mindspore_version", "rec_summary_version", "troubles", "settings", "git_commit", "git_dirty", "command", "packages")
+    __slots__ = ("status", "reason", "step", "epoch", "samples", "start_time", "rank", "rank_size", "batch_size", "dataset_size", "unbounded", "host", "pid", "mindspore_version", "rec_summary_version", "troubles", "settings", "git_commit", "git_dirty", "command", "packages", "directions")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNKNOWN: _ClassVar[RunState.Status]
@@ -215,6 +215,13 @@ class RunState(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class DirectionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
@@ -236,6 +243,7 @@ class RunState(_message.Message):
     GIT_DIRTY_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     PACKAGES_FIELD_NUMBER: _ClassVar[int]
+    DIRECTIONS_FIELD_NUMBER: _ClassVar[int]
     status: RunState.Status
     reason: str
     step: int
@@ -257,7 +265,8 @@ class RunState(_message.Message):
     git_dirty: bool
     command: _containers.RepeatedScalarFieldContainer[str]
     packages: _containers.ScalarMap[str, str]
-    def __init__(self, status: _Optional[_Union[RunState.Status, str]] = ..., reason: _Optional[str] = ..., step: _Optional[int] = ..., epoch: _Optional[int] = ..., samples: _Optional[int] = ..., start_time: _Optional[float] = ..., rank: _Optional[int] = ..., rank_size: _Optional[int] = ..., batch_size: _Optional[int] = ..., dataset_size: _Optional[int] = ..., unbounded: bool = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., mindspore_version: _Optional[str] = ..., rec_summary_version: _Optional[str] = ..., troubles: _Optional[_Mapping[str, int]] = ..., settings: _Optional[_Mapping[str, str]] = ..., git_commit: _Optional[str] = ..., git_dirty: bool = ..., command: _Optional[_Iterable[str]] = ..., packages: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    directions: _containers.ScalarMap[str, str]
+    def __init__(self, status: _Optional[_Union[RunState.Status, str]] = ..., reason: _Optional[str] = ..., step: _Optional[int] = ..., epoch: _Optional[int] = ..., samples: _Optional[int] = ..., start_time: _Optional[float] = ..., rank: _Optional[int] = ..., rank_size: _Optional[int] = ..., batch_size: _Optional[int] = ..., dataset_size: _Optional[int] = ..., unbounded: bool = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., mindspore_version: _Optional[str] = ..., rec_summary_version: _Optional[str] = ..., troubles: _Optional[_Mapping[str, int]] = ..., settings: _Optional[_Mapping[str, str]] = ..., git_commit: _Optional[str] = ..., git_dirty: bool = ..., command: _Optional[_Iterable[str]] = ..., packages: _Optional[_Mapping[str, str]] = ..., directions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DatasetGraph(_message.Message):
     __slots__ = ("children", "parameter", "operations", "sampler")

@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rec_summary.arrays import Floats
+from rec_summary.metrics.directions import costs_of
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.slices import Slices, SliceState
-from rec_summary.metrics.tags import CHANCE_ERROR, QUALITY, costs_of
+from rec_summary.metrics.tags import CHANCE_ERROR, QUALITY
 
 OTHER: Final = "other"  # all values without a state of their own
 LEAST: Final = 100

@@ -1,4 +1,4 @@
-"""The names of a recommender's metrics: keys of states, tags, and which values are better.
+"""The names of a recommender's metrics: keys of states, and tags.
 
 A named task has a part of its own in keys and tags: `task/ctr/quality/last_100` is the state of
 `recommender/ctr/auc/last_100`.
@@ -10,10 +10,6 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
-
-import numpy as np
-
-from rec_summary.arrays import Floats
 
 PREFIX: Final = "recommender/"
 
@@ -162,26 +158,6 @@ OF_TASK: Final = r"(?:(?!table/|slice/|feature/)[^/]+/)?"
 """A regular expression of the task in a tag, after `PREFIX`: the unnamed one, or any other."""
 
 _TASK_TAG: Final = re.compile(rf"{PREFIX}(?!table/|slice/|feature/)(?P<task>[^/]+)/(?:{JUDGED})/")
-DIRECTIONS: Final = ("greater", "less")
-"""Which values of a metric are better."""
-
-# The names of MindSpore's and scikit-learn's metrics, and usual ones; short words are whole words.
-_NEGATED: Final = re.compile(rf"(?:{EVALUATION})?((?:neg(?:ative)?[_ ])*)(.*)", re.DOTALL)
-_GREATER_YET: Final = re.compile(r"(?<![a-z])d2(?![a-z])|predictive[_ ]value")  # `d2_log_loss`
-_LESS: Final = re.compile(
-    "loss|error|entropy|perplexity|deviance|divergence|distance|brier|davies[_ ]bouldin"
-    "|miss[_ ]rate|fall[_ -]?out|false[_ ](?:discovery|omission|positive|negative)"
-    r"|(?<![a-z])(?:n?r?m[as]e|r?msle|[sw]?mape|rmspe|mase|crps|ne|nll|bce|ece|mce|kld?|jsd|eer|ppl"
-    r"|[wc]er|f[pnd]r)(?![a-z])"
-)
-_GREATER: Final = re.compile(
-    "accuracy|precision|recall|sensitivity|specificity|similarity|correlation|corrcoef|likelihood"
-    "|hit_?rate|auroc|auprc|jaccard|kappa|matthews|explained[_ ]variance|silhouette|calinski"
-    "|rand_score|homogeneity|completeness|v_measure|mutual_info|fowlkes|informedness|markedness"
-    r"|threat[_ ]score|(?<![a-z])(?:(?:[gux]|pr_?|roc_?)?auc|acc|f\d|f_?beta|f_?score|dice|m?iou|r2"
-    r"|m?ap|mrr|n?dcg|hr|hits?|mcc|bleu|rouge|psnr|ssim|[np]pv|t[pn]r|pearson|spearman|kendall)"
-    r"(?![a-z])"
-)
 
 
 def key(group: str, name: str = "") -> str:
@@ -245,29 +221,3 @@ def named_tasks(tags: Iterable[str]) -> list[str]:
     """Returns the named tasks of which there are tags of metrics, sorted."""
     names = {match["task"] for match in map(_TASK_TAG.match, tags) if match}
     return sorted(names)
-
-
-def costs_of(metric: str, values: Floats, direction: str = "") -> Floats:
-    """Returns a number for each value of a metric: the least is that of the best one.
-
-    Unless a direction is given, the name of the metric says what is best: the least value of losses
-    and errors, the greatest of accuracies and their like, the nearest to 1 of a calibration, the
-    nearest to 0 of a bias. The name of a recommender's task does not count. A value that is not
-    finite has an infinite cost, and so has any value where the name says nothing.
-    """
-    name = metric.lower()
-    if name.startswith(PREFIX) and name.count("/") > 1:
-        name = name.split("/")[-2]  # before the window
-    if not direction and _GREATER_YET.search(name):
-        direction = "greater"
-    negations, plain = _NEGATED.fullmatch(name).groups()  # type: ignore[union-attr]  # any text
-    is_less = _LESS.search(plain) is not None
-    if not direction and (is_less or _GREATER.search(plain)):
-        direction = DIRECTIONS[is_less ^ negations.count("neg") % 2]
-    if direction:
-        costs = values if direction == "less" else -values
-    elif "calibration" in name or "bias" in name:
-        costs = abs(values - ("calibration" in name))
-    else:
-        costs = np.full_like(values, np.inf)
-    return np.where(np.isfinite(values), costs, np.inf)

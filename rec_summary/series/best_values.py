@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from rec_summary.metrics.tags import costs_of
+from rec_summary.metrics.directions import costs_of
 from rec_summary.series.batch import Columns
 from rec_summary.series.limits import Count, Seconds, Step
 
 _LONGEST: Final = 1024  # points that are remembered for a restart
 
 
-def best_place(metric: str, values: npt.ArrayLike) -> int | None:
-    """Returns where the best finite value of a metric is, by its name; None if there is none."""
-    costs = costs_of(metric, np.asarray(values, np.float64))
+def best_place(metric: str, values: npt.ArrayLike, direction: str = "") -> int | None:
+    """Returns where the best finite value of a metric is; None if there is none. See `costs_of`."""
+    costs = costs_of(metric, np.asarray(values, np.float64), direction)
     return int(costs.argmin()) if np.isfinite(costs).any() else None
 
 

@@ -6,6 +6,8 @@ records of one rank.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import math
 import shlex
@@ -24,6 +26,7 @@ from rec_summary._pb.lineage_pb2 import (
     UserDefinedInfo,
 )
 from rec_summary.errors import three_part
+from rec_summary.metrics.directions import DIRECTIONS, MOST, stated_direction
 from rec_summary.records.format.limits import (
     LONGEST_METRICS,
     LONGEST_TAG,
@@ -98,6 +101,7 @@ class Lineage:
         notes: The last notes, at most `MOST_NOTES`.
         best: The best values of each metric so far. An evaluation supersedes those of its step and
             of later ones: training was restarted.
+        directions: Which values of metrics are better, by their names, as it was said last.
     """
 
     train: TrainLineage | None = None
@@ -109,6 +113,7 @@ class Lineage:
     metrics: dict[str, Metric] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     best: dict[str, BestSeries] = field(default_factory=dict)
+    directions: dict[str, str] = field(default_factory=dict)
 
     @property
     def describes_training(self) -> bool:
@@ -148,6 +153,7 @@ class Lineage:
         state = train.run_state
         for names in (state.troubles, state.settings, state.packages):
             [names[name] for name in names]
+        self._take_directions(train.run_state.directions)
         self.train = train
         self.train_time = self.last_time = wall_time
 
@@ -192,6 +198,7 @@ class Lineage:
         Behind others they supersede none.
         """
         metrics = {name: (numeric(value), _shown(value)) for name, value in metrics_of(evaluation)}
+        self._take_directions(evaluation.directions)
         self.last_time = wall_time
         self.evaluations += 1
         data = evaluation.valid_dataset
@@ -212,10 +219,17 @@ class Lineage:
             values = np.array([math.nan if number is None else number])
             series = self.best.setdefault(name, BestSeries())
             columns = Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values)
-            series.extend(name, columns, evaluation.directions.get(name, ""))
+            series.extend(name, columns, stated_direction(name, self.directions))
             self.metrics[name] = Metric(step, text)
             for at, _, best in series.points[-1:]:
                 self.metrics[name] = Metric(step, text, best, at if step else None)
+
+    def _take_directions(self, said: Mapping[str, str]) -> None:
+        with contextlib.suppress(ValueError):  # a name is not valid Unicode
+            for name in itertools.islice(said, MOST):
+                is_new = name not in self.directions
+                if said[name] in DIRECTIONS and len(self.directions) < MOST + (not is_new):
+                    self.directions[name[:LONGEST_TAG]] = said[name]
 
 
 def metrics_of(evaluation: EvaluationLineage) -> Iterator[tuple[str, Any]]:

@@ -26,6 +26,7 @@ from rec_summary.errors import (
     three_part,
     verbatim,
 )
+from rec_summary.metrics.directions import direction_of, stated_direction
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, by_tag
@@ -33,6 +34,7 @@ from rec_summary.series.best_values import best_place
 from rec_summary.series.comparison.curves import Curve, aligned
 from rec_summary.series.comparison.groups import band
 from rec_summary.series.comparison.samples import SAMPLES, STEP, totals_of
+from rec_summary.series.lineage import lineage_of
 from rec_summary.series.options import Selection, tags_named
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished
@@ -65,10 +67,6 @@ _LETTER: Final = 0.65  # the width of a letter, as a part of the size of the typ
 _LEGEND: Final = 20  # lines; the names of more lines are not readable
 _MOST_LINES: Final = 8  # of a panel; more runs are a band
 _BAND_POINTS: Final = 2000  # places at which a band is computed
-_JUDGED: Final = re.compile(
-    r"(?i)loss|auc|log_loss|entropy|calibration|rmse|mae|mse|\bbias|error|accuracy|precision|recall"
-    r"|ndcg|hit_rate|\Aeval/"
-)  # tags of which some values are better than others
 _MOST_POINTS: Final = 20_000  # of a line; more cannot be distinguished, and make files huge
 
 
@@ -87,6 +85,7 @@ class Line:
         y: The values, which may be NaN or infinite.
         recorded: The name of the recorded run.
         group: The group that it is drawn with; None if it is drawn alone.
+        direction: Which values are better, as the run states it; empty if it does not.
     """
 
     run: str
@@ -95,6 +94,7 @@ class Line:
     y: Floats
     recorded: str = ""
     group: str | None = None
+    direction: str = ""
 
     @property
     def has_points(self) -> bool:
@@ -133,6 +133,7 @@ def read_lines(
     lines = []
     for run in runs:
         totals = totals_of(run, report) if x == SAMPLES else None
+        stated = lineage_of(run, Report()).directions
         samplers: dict[tuple[str, str], ScalarSampler] = {}
         for writer, batch in finished(run, (SCALAR,), selection, report):
             name = writer.name(run.name)
@@ -144,7 +145,9 @@ def read_lines(
             points = sampler.points()
             points = points[np.diff(points["step"], append=np.iinfo(np.int64).max) != 0]
             where = points["step"] if totals is None else totals.at(points["step"])
-            lines.append(Line(name, tag, where, points["value"], valid(run.name)))
+            direction = stated_direction(tag, stated)
+            line = Line(name, tag, where, points["value"], valid(run.name), direction=direction)
+            lines.append(line)
     return lines
 
 
@@ -332,9 +335,10 @@ def _draw_band(axis: Axes, curves: Sequence[Line]) -> dict[str, Any]:
 def _best(curves: Sequence[Line]) -> Line | None:
     """Returns the best of the runs of a tag; None if no value is better than another."""
     tag = curves[0].tag
-    if not _JUDGED.search(tag):
+    directions = {curve.direction or direction_of(tag) for curve in curves}
+    if len(directions) > 1:
         return None
-    best = best_place(tag, [curve.result for curve in curves])
+    best = best_place(tag, [curve.result for curve in curves], *directions)
     return None if best is None else curves[best]
 
 

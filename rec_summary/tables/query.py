@@ -9,11 +9,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rec_summary.errors import ArgumentError, three_part
+from rec_summary.metrics.directions import direction_of
+from rec_summary.metrics.tags import EVALUATION, PREFIX
 from rec_summary.series.options import compiled, tags_named
-from rec_summary.series.overview.rows import BEST, BEST_STEP, OF_ANY_RUN
+from rec_summary.series.overview.rows import BEST, BEST_STEP, OF_ANY_RUN, Row
 
 _PARTS: Final = re.compile(
     r"\s*(?P<name>.+?)\s*(?P<operator>(?:!=|[=<>~])[!=<>~]*)\s*(?P<value>.*?)\s*"
@@ -29,7 +31,15 @@ _EXPECTED: Final = (
     "a name, one of = != < <= > >= ~, and a value: `learning_rate<0.01`, `optimizer=Adam`, "
     "`network~Deep`"
 )
+_WORDS: Final[Mapping[str, str]] = {
+    "greater": "greater is better",
+    "less": "less is better",
+    "one": "the nearest to 1 is best",
+    "zero": "the nearest to 0 is best",
+}
 _LIFETIME: Final = "/lifetime"  # the window of all examples
+
+_AnyRow = TypeVar("_AnyRow", bound=Mapping[str, Any])
 
 
 @dataclass(frozen=True)
@@ -116,9 +126,37 @@ def column_of(name: str, known: Sequence[str]) -> str:
     if name in OF_ANY_RUN and not matching:
         return name
     names = {*known, *short_names(known).values()}
+    if kind and not matching and any(short.search(tag) for _, _, tag in every):
+        expected = f"a metric of which a run states which values are better: {remedy(metric)}"
+        raise ArgumentError(three_part("a column", name, expected))
     near = matching or difflib.get_close_matches(name, names, 3) or known
     expected = f"one of the columns, such as {', '.join(near[:12])}"
     raise ArgumentError(three_part("a column", name, expected))
+
+
+def remedy(metric: str) -> str:
+    """Returns how a run states which values of a metric are better."""
+    return f'metrics={{"{metric}": "greater"}}, or "less", where it is recorded'
+
+
+def explained(name: str, rows: Iterable[Row]) -> str | None:
+    """Returns which values of a metric that rows are sorted by are better, in a line.
+
+    None if all of the runs state the same, of the metrics of recommenders, and of what is none.
+
+    Args:
+        name: The column.
+        rows: The rows.
+    """
+    metric = _kind_and_metric(name)[1]
+    said = {row.directions[metric] for row in rows if metric in row.directions}
+    guess = direction_of(metric)
+    if len({each or guess for each in said}) > 1:
+        return f"{metric}: the runs state different directions, and each one's own counts"
+    if "" not in said or metric.startswith(PREFIX):
+        return None
+    how = f"{_WORDS[guess]}, as its name says" if guess else "no direction is known"
+    return f"{metric}: {how}; to state it: {remedy(metric.removeprefix(EVALUATION))}"
 
 
 def short_names(known: Sequence[str]) -> dict[str, str]:
@@ -149,9 +187,7 @@ def _kind_and_metric(name: str) -> tuple[str, str]:
     return kind, name[len(kind) :]
 
 
-def sort_rows(
-    rows: Iterable[Mapping[str, Any]], name: str, *, descending: bool = False
-) -> list[Mapping[str, Any]]:
+def sort_rows(rows: Iterable[_AnyRow], name: str, *, descending: bool = False) -> list[_AnyRow]:
     """Returns rows sorted by a column.
 
     Numbers come before text, in descending order after it. Rows without a value, or with NaN, are

@@ -11,6 +11,7 @@ import urllib.parse
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from rec_summary.metrics.directions import NAMED, tags_of
 from rec_summary.metrics.tags import OF_TASK, PREFIX, named_tasks
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
@@ -30,9 +31,13 @@ _METRICS: Final = (
     r"(eval/)?(.*/)?[^/]*(auc|AUC)[^/]*$",
     r"(eval/)?(.*/)?[^/]*[lL]oss[^/]*(/auto)?$",
     r"eval/",
+    NAMED,
 )
 LOSS_RANK: Final = 2
 """The place of losses among the metrics of HParams (see `metric_rank`)."""
+
+OWN_RANK: Final = len(_METRICS)
+"""The place of metrics whose name says nothing."""
 
 _NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail|overview)/"
 _KEPT_TAGS: Final = 1 << 14  # runs of a tree mostly have the same tags
@@ -97,15 +102,16 @@ def metric_rank(tag: str, group: str = "") -> int | None:
 
 
 @functools.lru_cache(_KEPT_TAGS)
-def has_best(tag: str, group: str = "") -> bool:
+def has_best(name: str, directions: tuple[str, ...] = ()) -> bool:
     """Whether HParams shows the best value of a metric beside the last one.
 
     Args:
-        tag: The tag of a scalar.
-        group: As in `metric_rank`.
+        name: The tag of a scalar, after the name of a sub-run: `eval/auc`.
+        directions: The names of metrics of which the run states which values are better.
     """
-    name = f"{group}/{tag}".lstrip("/")
-    return metric_rank(tag, group) is not None and re.match(METRICS, name) is not None
+    if directions and re.match(tags_of(directions), name):
+        return True
+    return metric_rank(name) is not None and re.match(METRICS, name) is not None
 
 
 def _tags_of(run: Run) -> Iterator[str]:

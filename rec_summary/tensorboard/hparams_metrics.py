@@ -21,7 +21,7 @@ from tensorboard.plugins.hparams.backend_context import Context
 from rec_summary.series.overview.rows import BEST as BEST_COLUMN
 from rec_summary.tensorboard.dashboards.hparams import START_TAG, hparams_point
 from rec_summary.tensorboard.dashboards.points import Point
-from rec_summary.tensorboard.first_screen import LOSS_RANK, metric_rank
+from rec_summary.tensorboard.first_screen import LOSS_RANK, OWN_RANK, metric_rank
 from rec_summary.tensorboard.tag_groups import BEST
 
 PLUGIN: Final = "hparams"
@@ -42,10 +42,13 @@ def chosen_metrics(infos: Iterable[Any], recorded: Container[str] | None = None)
         recorded: The tags to choose from; all others stay, after the chosen ones. None for all.
     """
     every, others = list(infos), []
+    best = {(info.name.group, _metric_of(info)) for info in every}
     ranked: dict[tuple[int, str, str], list[Any]] = {}  # a metric, and its best value
     for info in sorted(every, key=lambda info: bool(_metric_of(info))):
         group, metric = info.name.group, _metric_of(info) or info.name.tag
         rank = metric_rank(metric, group)
+        if rank is None and (group, metric) in best:  # the run states its direction
+            rank = OWN_RANK
         if rank is not None:
             if metric != info.name.tag:
                 info.display_name = BEST_COLUMN + f"{group}/{metric}".lstrip("/")

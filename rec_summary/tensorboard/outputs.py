@@ -10,11 +10,12 @@ from __future__ import annotations
 import abc
 import contextlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, field
 
+from rec_summary.metrics.directions import stated_direction
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, by_tag
@@ -74,6 +75,7 @@ class RunOutput(abc.ABC):
         state: OutputState,
         *,
         is_evaluation: bool = False,
+        directions: Mapping[str, str],
         lock: contextlib.AbstractContextManager[Any] | None = None,
     ) -> None:
         """Begins a run, or continues one.
@@ -84,12 +86,14 @@ class RunOutput(abc.ABC):
             selection: What is shown.
             state: What an earlier output knew; graphs and best values are kept up to date.
             is_evaluation: Whether its scalars are metrics of evaluations.
+            directions: Which values of metrics are better, as the run states it.
             lock: Held while values are taken.
         """
         self.name = name
         self.is_evaluation = is_evaluation
         self._report = report
         self._selection = selection
+        self._directions = directions
         self._lock = contextlib.nullcontext() if lock is None else lock
         self._mappers: dict[str, ValueMapper] = {}  # by kind, of kinds that there are
         self._cuts = Cuts(name, report, state.steps.last)
@@ -241,13 +245,17 @@ class RunOutput(abc.ABC):
 
     def _take_best(self, batch: Batch) -> None:
         """Adds values of metrics to the best ones."""
-        group = f"/{EVALUATION_RUN}" if self.is_evaluation else ""
+        group = f"{EVALUATION_RUN}/" if self.is_evaluation else ""
+        stated = tuple(self._directions)
         wanted = {
-            (kind, tag) for kind, tag in batch.series() if kind == SCALAR and has_best(tag, group)
+            (kind, tag)
+            for kind, tag in batch.series()
+            if kind == SCALAR and has_best(group + tag, stated)
         }
         if wanted:
             for tag, columns in by_tag(batch.only(wanted).scalars()):
-                self._best.setdefault(tag, BestSeries()).extend(tag, columns)
+                direction = stated_direction(tag, self._directions)
+                self._best.setdefault(tag, BestSeries()).extend(tag, columns, direction)
 
     def _new_best(self) -> Iterator[tuple[str, list[BestPoint]]]:
         """Yields tags, and the best values since the last call."""

@@ -12,7 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.lineage import lineage_events
+from rec_summary.series.batch import Record
+from rec_summary.series.lineage import Lineage, lineage_events, take
 from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.text import valid
@@ -27,10 +28,12 @@ class TargetNames(Struct):
     Attributes:
         several: Whether each rank has a sub-run.
         names: The names.
+        directions: Which values of metrics are better, by their names: best values are shown so.
     """
 
     several: bool
     names: dict[str, str]
+    directions: dict[str, str] = {}
 
 
 class Names:
@@ -117,6 +120,17 @@ def is_parallel(run: Run) -> bool:
     """
     if len(run.ranks) > 1:
         return True
+    return any(record.event.train_lineage.run_state.rank_size > 1 for record in _first_lineage(run))
+
+
+def directions_at_first(run: Run) -> dict[str, str]:
+    """Returns which values of metrics are better, as a run states it at its beginning."""
+    lineage = Lineage()
+    for record in _first_lineage(run):
+        take(lineage, record, Report())
+    return lineage.directions
+
+
+def _first_lineage(run: Run) -> Iterator[Record]:
     files = (lineage_events(run, rank, Report()) for rank in run.ranks)
-    first = itertools.islice(itertools.chain.from_iterable(files), _PEEKED)
-    return any(record.event.train_lineage.run_state.rank_size > 1 for record in first)
+    return itertools.islice(itertools.chain.from_iterable(files), _PEEKED)

@@ -7,6 +7,7 @@ import heapq
 import math
 import operator
 import os
+from collections import ChainMap
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -160,6 +161,11 @@ class RunReader:
         self._selection = selection
         self._merging = Merging(outputs.run.name, self._report, state.merging)
         state.ranks = (state.ranks or RankSummary()) if outputs.targets.several else None
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """Which values of metrics are better, as the run states it; the lowest rank counts."""
+        return dict(ChainMap(*(each.directions for _, each in sorted(self.lineages.items()))))
 
     def new(self, run: Run, *, final: bool) -> Iterator[tuple[RecordFile, Batch]]:
         """Yields what is new, rank after rank; it counts as read when it has been taken.

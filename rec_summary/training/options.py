@@ -22,6 +22,7 @@ class SessionOptions:
         files: The record files.
         recommender: The metrics of recommenders; None for none.
         custom_lineage: Custom lineage entries.
+        metrics: Which values of a metric are better, as said by the user.
         lineage_secs: The time between two refreshes of the train lineage, in seconds.
         lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
         control: Whether requests from outside are applied.
@@ -31,6 +32,7 @@ class SessionOptions:
     files: RecorderOptions
     recommender: RecommenderMetrics | None = None
     custom_lineage: Mapping[str, CustomValue] = field(default_factory=dict, repr=False)
+    metrics: Mapping[str, str] = field(default_factory=dict)
     lineage_secs: float = 30.0
     lineage_on_all_ranks: bool = False
     control: bool = True

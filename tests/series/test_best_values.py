@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rec_summary.metrics.tags import AT_K, JUDGING
 from rec_summary.series.batch import Columns
 from rec_summary.series.best_values import BestSeries, best_place
 
@@ -34,42 +33,6 @@ def test_each_point_is_better_than_the_one_before(
     assert whole.points == parts.points
     assert [value for _, _, value in whole.points] == expected
     assert whole.points[-1][0] == best_place(metric, values)
-
-
-LESS = """
-    mape brier ece nll bce rmsle kl_divergence fpr hausdorff_distance mean_surface_distance
-    root_mean_square_distance mae mse loss perplexity false_negative_rate logloss RMSE@10
-    neg_log_likelihood davies_bouldin_score brier_score_loss coverage_error auc_loss
-"""
-GREATER = """
-    F1 acc accuracy auc bleu_score cosine_similarity dice precision recall top_1_accuracy NDCG@10
-    hr@10 mAP mrr_at_5 d2_log_loss_score neg_log_loss eval/neg_mean_squared_error r2_score
-    neg_negative_likelihood_ratio val_acc gauc
-"""
-UNKNOWN = "my_score ctr metric confusion_matrix topk roc_curve nearest"
-
-
-@pytest.mark.parametrize(
-    ("metric", "best"),
-    [
-        *((metric, 0) for metric in LESS.split()),
-        *((metric, 2) for metric in (*GREATER.split(), "negative predictive value")),
-        *((metric, None) for metric in UNKNOWN.split()),
-    ],
-)
-def test_the_name_says_which_value_is_best_or_none_is(metric: str, best: int | None) -> None:
-    assert best_place(metric, [-2.0, 0.5, 3.0]) == best
-
-
-def test_every_metric_of_recommenders_has_a_best_value() -> None:
-    for kind, names in JUDGING.items():
-        for metric in (*names, *(f"{start}10" for start in AT_K.get(kind, ()))):
-            assert best_place(f"recommender/{metric}/lifetime", [0.25]) == 0, metric
-
-
-def test_all_scores_of_scikit_learn_are_better_when_greater() -> None:
-    names = pytest.importorskip("sklearn.metrics").get_scorer_names()
-    assert {best_place(name, [-2.0, 0.5, 3.0]) for name in names} == {2}
 
 
 @pytest.mark.parametrize(("direction", "best"), [("less", -2.0), ("greater", 3.0)])

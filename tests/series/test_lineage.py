@@ -231,3 +231,23 @@ def test_evaluations_have_their_rank_and_the_step_if_it_is_recorded(tmp_path: Pa
         for row in evaluations(*find_runs(tmp_path), Report())
     ]
     assert found == [(1, None, 0.5), (1, 20, 0.75)]
+
+
+def test_what_states_no_direction_does_not_count() -> None:
+    gathered = Lineage()
+    many = {f"m{n:03}": "less" for n in range(300)}
+    for stated in ({"a": "less", "b": "sideways", "c" * 2000: "greater"}, {"a": "greater"}, many):
+        event = lineage(train_lineage=train(directions=stated))
+        gathered.take_train(event, START)
+    assert (gathered.directions["a"], len(gathered.directions)) == ("greater", 200)
+    assert "b" not in gathered.directions
+    assert max(map(len, gathered.directions)) == 1000
+
+
+@needs_lenient_strings
+def test_a_direction_of_a_name_that_is_no_text_does_not_count() -> None:
+    damaged = lineage(train_lineage=train(directions={"write": "less"})).SerializeToString()
+    gathered = Lineage()
+    event = LineageEvent.FromString(damaged.replace(b"write", b"\xffrite"))
+    gathered.take_train(event, START)
+    assert (gathered.directions, gathered.train) == ({}, event.train_lineage)

@@ -19,8 +19,9 @@ from rec_summary._pb.lineage_pb2 import EvaluationLineage
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex
-from tests.support.boards import event_file_pages
-from tests.support.record_dirs import START, custom, event, lineage, scalar, write_segment
+from tests.support.boards import event_file_pages, record_pages
+from tests.support.event_files import event_file, scalars
+from tests.support.record_dirs import START, custom, event, lineage, scalar, train, write_segment
 
 ColParam = api_pb2.ColParams
 
@@ -118,10 +119,6 @@ def test_runs_are_chosen_by_text_where_text_is_beside_numbers(tmp_path: Path) ->
     assert groups(tmp_path, runs, column) == ["a"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the read side is rebuilt: the series of best values are made before lineage is read",
-)
 def test_a_direction_that_was_said_counts_for_the_series_of_best_values(tmp_path: Path) -> None:
     said = {"my_score": "less"}
     for step, value in ((1, 0.5), (2, 0.25), (3, 0.75)):
@@ -134,3 +131,64 @@ def test_a_direction_that_was_said_counts_for_the_series_of_best_values(tmp_path
     asked = {"experiment_id": "", "plugin_name": "scalars"}
     last = provider.read_last_scalars(**asked)["run"]["recommender_best/eval/my_score"]
     assert (last.step, last.value) == (2, 0.25)
+
+
+def put_scores(run: Path, steps: range, **stated: str) -> None:
+    """Records three scalars, and after them which values are better, if that is stated."""
+    values = [event(n, *(scalar(tag, n) for tag in ("auc", "my_score", "lr"))) for n in steps]
+    described = [lineage(START, train_lineage=train(directions=stated))] if stated else []
+    write_segment(run, *values, *described)
+
+
+def best_steps(provider: RecordDataProvider) -> dict[str, int]:
+    """Returns the steps of the best values that a run shows, by the names of metrics."""
+    last = provider.read_last_scalars(experiment_id="", plugin_name="scalars")["run"]
+    group = "recommender_best/"
+    return {t.removeprefix(group): value.step for t, value in last.items() if t.startswith(group)}
+
+
+def test_what_a_run_states_while_it_is_served_counts_for_all_of_its_values(tmp_path: Path) -> None:
+    put_scores(tmp_path / "run", range(1, 4))
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    provider = RecordDataProvider(index)
+    assert best_steps(provider) == {"auc": 3}
+    put_scores(tmp_path / "run", range(4, 6), my_score="less")
+    index.poll()
+    assert best_steps(provider) == {"auc": 5, "my_score": 1}
+    put_scores(tmp_path / "run", range(6, 8), my_score="greater", auc="less")
+    index.poll()
+    assert best_steps(provider) == {"auc": 1, "my_score": 7}
+
+
+def test_a_large_run_is_read_once_where_it_states_which_values_are_better(tmp_path: Path) -> None:
+    put_scores(tmp_path / "run", range(1, 20_000), my_score="less")
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    assert best_steps(RecordDataProvider(index)) == {"auc": 19_999, "my_score": 1}
+    assert index.report.records["summary"] == 20_000  # with the version
+
+
+def test_an_export_is_made_again_if_a_run_states_something_else(tmp_path: Path) -> None:
+    records, logs = tmp_path / "records", tmp_path / "logs"
+
+    def best(tag: str) -> list[int]:
+        export_tensorboard(records, logs)
+        return [step for step, _ in scalars(logs / "run", f"recommender_best/{tag}")]
+
+    put_scores(records / "run", range(1, 4))
+    assert (best("auc"), best("my_score")) == ([1, 2, 3], [])
+    put_scores(records / "run", range(4, 6), my_score="less", auc="less")
+    assert (best("auc"), best("my_score")) == ([1], [1])
+    before = event_file(logs / "run").read_bytes()
+    put_scores(records / "run", range(6, 8))
+    assert best("auc") == [1]
+    assert event_file(logs / "run").read_bytes().startswith(before[:-1000])
+
+
+def test_metrics_of_ones_own_are_shown_with_their_best_value(tmp_path: Path) -> None:
+    put_scores(tmp_path / "run", range(1, 4), my_score="less")
+    _, pages = record_pages(tmp_path)
+    [session] = pages.sessions()
+    names = [each["name"]["tag"] for each in session["metricValues"]]
+    assert {*names} == {"auc", "recommender_best/auc", "my_score", "recommender_best/my_score"}

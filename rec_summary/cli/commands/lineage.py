@@ -13,6 +13,7 @@ from rec_summary.cli.command import choose_runs, cli
 from rec_summary.cli.text import count_of, number_of
 
 if TYPE_CHECKING:
+    from rec_summary.series.overview.rows import Row
     from rec_summary.tables.query import Filter
 
 EXAMPLES = """\b
@@ -106,7 +107,7 @@ def lineage(
 
 
 def _query(
-    table: Sequence[Mapping[str, Any]],
+    table: Sequence[Row],
     filters: Sequence[Filter],
     *,
     sort: str | None,
@@ -116,7 +117,7 @@ def _query(
     """Returns the chosen rows and columns."""
     from rec_summary.errors import ArgumentError, three_part
     from rec_summary.series.overview.rows import column_names
-    from rec_summary.tables.query import column_of, sort_rows
+    from rec_summary.tables.query import column_of, explained, sort_rows
 
     known = column_names(table)
     conditions = [replace(test, name=column_of(test.name, known)) for test in filters]
@@ -130,6 +131,8 @@ def _query(
     if sort is not None:
         name = column_of(sort if sort in known else sort.removeprefix("-"), known)
         named.insert(0, name)
+        if explanation := explained(name, rows):
+            terminal.hint(terminal.one_line(explanation))
         rows = sort_rows(rows, name, descending=sort != name and sort.startswith("-"))
     chosen = columns and [column_of(name.strip(), known) for name in columns.split(",")]
     return _Answer(rows[:limit], known, named, chosen or None)

@@ -15,6 +15,7 @@ import numpy as np
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.arrays import Floats
 from rec_summary.engines.engine import HERE, Engine
+from rec_summary.metrics.directions import NAMED, stated_direction, tags_of
 from rec_summary.metrics.tags import EVALUATION, JUDGED, OF_TASK, PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import writer_is_alive
@@ -38,7 +39,18 @@ from rec_summary.series.runs.history import History
 from rec_summary.series.runs.values import finished
 from rec_summary.series.text import valid
 
-Row = dict[str, Plain]
+
+class Row(dict[str, Plain]):
+    """A row of the table: values by the names of columns.
+
+    Attributes:
+        directions: Which values are better, as the run states it, by the columns of metrics; empty
+            where it does not.
+    """
+
+    directions: Mapping[str, str] = {}
+
+
 _Best = tuple[float | None, int | None]
 
 TIMES: Final = ("start_time", "last_update", "last_record", "silent_since")
@@ -66,11 +78,11 @@ BEST: Final = "best/"
 BEST_STEP: Final = "best_step/"
 """The same for the column of the step of that value."""
 
-METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:{JUDGED})/|\A{EVALUATION}"
-"""A regular expression of the tags of metrics, which have a best value."""
+METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:{JUDGED})/|\A{EVALUATION}|{NAMED}"
+"""A regular expression of the tags of metrics, which have a best value; others can be stated."""
+
 
 _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
-_RESULTS: Final = rf"{METRICS}|{tags_named('loss')}"
 _WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a tenth
 _NOTES: Final = 5  # the last ones
 _STATED: Final = ("step", "samples", "start_time")  # in the lineage
@@ -114,27 +126,32 @@ def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:
         step = history.last_steps[min(history.last_steps)] if history.last_steps else None
         # Files of lower ranks have no values: they are read for their problems.
         history.files = [file for file in history.files if file[0].rank <= first]
-        results = _Results()
-        batches = finished(part, (SCALAR,), selection, report, history)
+        lineage = lineage_of(part, of_lineage := Report())
+        results = _Results(lineage.directions)
+        selected = _selection(since, lineage.directions)
+        batches = finished(part, (SCALAR,), selected, report, history)
         for columns in gathered(batch.scalars() for _, batch in batches):
             for tag, values in by_tag(columns):
                 results.take(tag, values)
-        yield _row(part, lineage_of(part, report), results, last, step)
+        report.add(of_lineage)
+        yield _row(part, lineage, results, last, step)
 
 
-def _selection(since: Moment) -> Selection:
-    return Selection(ExportOptions(tags=_RESULTS, since=since))
+def _selection(since: Moment, directions: Iterable[str] = ()) -> Selection:
+    tags = (METRICS, tags_named("loss"), *map(tags_of, filter(None, [directions])))
+    return Selection(ExportOptions(tags="|".join(tags), since=since))
 
 
 def stated_row(run: Run, report: Report) -> Row:
     """Returns the row of a run from its lineage alone; its values are not read."""
-    return _row(run, lineage_of(run, report), _Results())
+    return _row(run, lineage_of(run, report), _Results({}))
 
 
 class _Results:
     """The last and the best values of the metrics, and the last losses."""
 
-    def __init__(self) -> None:
+    def __init__(self, directions: Mapping[str, str]) -> None:
+        self._directions = directions
         self.last: dict[str, float] = {}
         self._best: dict[str, BestSeries] = {}
         self._losses: dict[str, Floats] = {}
@@ -142,14 +159,15 @@ class _Results:
 
     def take(self, tag: str, columns: Columns) -> None:
         """Adds values, of which there is at least one."""
-        values = columns.values
+        values, direction = columns.values, stated_direction(tag, self._directions)
         if _LOSS.tag(tag) and not tag.startswith(EVALUATION):
             known = self._losses.get(tag, values[:0])
             self._losses[tag] = np.concatenate([known, values[-_WINDOW:]])[-_WINDOW:]
             self._counts[tag] += len(values)
-            return
+            if not direction:
+                return
         self.last[tag] = float(values[-1])
-        self._best.setdefault(tag, BestSeries()).extend(tag, columns)
+        self._best.setdefault(tag, BestSeries()).extend(tag, columns, direction)
 
     def best(self, tag: str) -> _Best:
         """Returns the best value of a metric, and its step."""
@@ -175,7 +193,7 @@ def _row(
     last_value: float = 0.0,
     last_step: int | None = None,
 ) -> Row:
-    row: Row = {"run": valid(run.name), "status": RunState.Status.Name(lineage.status)}
+    row = Row({"run": valid(run.name), "status": RunState.Status.Name(lineage.status)})
     row.update(recorded_parameters(lineage))
     state = lineage.state
     loss = results.loss
@@ -207,16 +225,20 @@ def _row(
     if lineage.own_words:
         notes = lineage.own_words[-_NOTES:]
         row["notes"] = "; ".join(f"step {note.step:,}: {note.text}" for note in notes)
+    directions = {}
     for name, (value, (best, step)) in _metrics(lineage, results).items():
         free = name
         while free in row:  # a metric may be called `eval/loss` itself
             free = EVALUATION + free
         row[free] = value
+        directions[free] = stated_direction(name, lineage.directions)
         if best is not None:
             row[BEST + free] = best
         if step is not None:
             row[BEST_STEP + free] = step
-    return with_custom(row, lineage.custom)
+    row = Row(with_custom(row, lineage.custom))
+    row.directions = directions
+    return row
 
 
 def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, _Best]]:

@@ -52,6 +52,7 @@ class Description(Struct, dict=True):
         for lineage in self.lineages.values():
             convert([lineage.train_time, lineage.last_time], list[Seconds])
             check_unicode([lineage.custom, lineage.metrics, lineage.valid_dataset, lineage.notes])
+            check_unicode(lineage.directions)
 
     def write_texts(self, outputs: TensorBoardRuns, step: int, *, final: bool) -> None:
         """Writes the tables of ranks of which something new is known.

@@ -21,7 +21,7 @@ from rec_summary.tensorboard.event_files.cursor import (
 from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.experiment import Described, described
 from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns, is_sub_run
-from rec_summary.tensorboard.run_names import TargetNames, is_parallel
+from rec_summary.tensorboard.run_names import TargetNames, directions_at_first, is_parallel
 from rec_summary.tensorboard.run_reader import RunReader, continues, is_replaced
 
 _COMMIT_BYTES: Final = 1 << 26
@@ -92,8 +92,11 @@ class RunExporter:
         if is_replaced(run, self._state, self._records) and self._can_begin_again(run):
             self._begin_again(run)
         yield from self._read(run, final=final)
-        if not self._describe(final=final):
-            if self._can_begin_again(run):
+        can_begin_again = self._can_begin_again(run)
+        # Best values may have been taken before the lineage said which values are better.
+        is_misread = self._reader.directions != self._state.targets.directions
+        if (is_misread and can_begin_again) or not self._describe(final=final):
+            if can_begin_again:
                 self._begin_again(run)
                 yield from self._read(run, final=final)
                 self._describe(final=final)
@@ -133,14 +136,17 @@ class RunExporter:
         """Closes all files, also after an error."""
         self._outputs.close()
 
-    def _begin(self, run: Run, cursor: Cursor | None) -> None:
+    def _begin(
+        self, run: Run, cursor: Cursor | None, directions: dict[str, str] | None = None
+    ) -> None:
         """Begins, or continues where an earlier export stopped."""
         if cursor is None:
+            directions = directions_at_first(run) if directions is None else directions
             cursor = Cursor(
                 format=4,
                 options=self._options.fingerprint(),
                 # One rank's values are the run's own; several get a sub-run each.
-                targets=TargetNames(is_parallel(run), {}),
+                targets=TargetNames(is_parallel(run), {}, directions),
             )
         self._state, selection = cursor, Selection(self._options)
         self._outputs = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
@@ -151,7 +157,7 @@ class RunExporter:
     def _begin_again(self, run: Run) -> None:
         self._stale += self._outputs.discard_all()
         remove_cursor(self._logdir, run.name)
-        self._begin(run, None)
+        self._begin(run, None, self._reader.directions)
 
     def _read(self, run: Run, *, final: bool) -> Iterator[None]:
         """Reads what is new."""

@@ -80,7 +80,13 @@ class TensorBoardRun(RunOutput):
     """
 
     def __init__(
-        self, name: str, destination: Destination, state: WriterState, *, is_evaluation: bool
+        self,
+        name: str,
+        destination: Destination,
+        state: WriterState,
+        *,
+        is_evaluation: bool,
+        directions: Mapping[str, str],
     ) -> None:
         """Begins a run, or continues one; its file is created with its first value.
 
@@ -89,10 +95,13 @@ class TensorBoardRun(RunOutput):
             destination: Where and how it is exported.
             state: What `state` returned at the end of an earlier export, or nothing but a file.
             is_evaluation: Whether its scalars are metrics of evaluations.
+            directions: Which values of metrics are better, as the run states it.
         """
         _, self._logdir, report, options = destination
         selection = Selection(options)
-        super().__init__(name, report, selection, state, is_evaluation=is_evaluation)
+        super().__init__(
+            *(name, report, selection, state), is_evaluation=is_evaluation, directions=directions
+        )
         self._has_tensor_files = options.tensors == "npy"
         self._most = options.max_points or 0  # of a series; 0 for all
         self._sampler = None if options.max_points is None else RunSampler(options.max_points)
@@ -359,7 +368,11 @@ class TensorBoardRuns(RunOutputs[TensorBoardRun]):
     def _new(self, name: str, stamp: int, *, is_evaluation: bool) -> TensorBoardRun:
         self._destination.logdir.check(name)
         state = self._earlier.pop(name, None) or WriterState(file=FilePosition(stamp))
-        return TensorBoardRun(name, self._destination, state, is_evaluation=is_evaluation)
+        return TensorBoardRun(
+            *(name, self._destination, state),
+            is_evaluation=is_evaluation,
+            directions=self.targets.directions,
+        )
 
 
 def is_sub_run(name: str, run: str) -> bool:

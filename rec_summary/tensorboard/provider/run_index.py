@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import logging
 import os
@@ -41,7 +42,7 @@ from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.provider.group_run import STATISTICS, GroupRun
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
 from rec_summary.tensorboard.provider.served_run import ServedRun
-from rec_summary.tensorboard.run_names import Names, TargetNames, is_parallel
+from rec_summary.tensorboard.run_names import Names, TargetNames, directions_at_first, is_parallel
 from rec_summary.tensorboard.run_reader import ReadingState, RunReader, compacted, continues
 
 logger = logging.getLogger("rec_summary")
@@ -89,15 +90,21 @@ class _Loader:
         scanned: dict[str, ScannedFile],
         patience: float,
         *,
-        several: bool,
+        targets: TargetNames,
         x: str,
     ) -> None:
         self._names = names
-        self.outputs = ServedRuns(run, names, TargetNames(several, {}), report, x)
+        self.outputs = ServedRuns(run, names, targets, report, x)
         self._x = x
         self._totals: dict[int, Totals] = {}  # by rank
         self._records = NewRecords(report, patience=patience, scanned=scanned)
         self._reader = RunReader(ReadingState(), {}, self.outputs, self._records)
+        self._is_misread = False  # best values were taken before it was said which are better
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """Which values of metrics are better, as far as the run has been read."""
+        return self._reader.directions
 
     @property
     def is_waiting(self) -> bool:
@@ -106,7 +113,7 @@ class _Loader:
 
     def fits(self, run: Run) -> bool:
         """Whether what was read is the beginning of what there is now, and has the same names."""
-        if self.is_of_several(run) and not self.outputs.targets.several:
+        if self._is_misread or (self.is_of_several(run) and not self.outputs.targets.several):
             return False
         if not self._names.fit_ranks(run, self.outputs.targets):
             return False
@@ -144,6 +151,7 @@ class _Loader:
             if time.monotonic() > until:
                 return False
         reader.join()
+        self._is_misread = reader.directions != self.outputs.targets.directions
         lineages = {rank: each for rank, each in sorted(reader.lineages.items()) if not each.empty}
         for rank, lineage in lineages.items():
             is_first = rank == min(lineages)
@@ -420,40 +428,45 @@ class RunIndex:
     def _loader_of(self, run: Run) -> _Loader:
         """Returns what reads a run: a new loader if there is none, or it has read other records."""
         path, several = run.path, False
+        directions: dict[str, str] = {}
         known = self._loaders.get(path)
         if known is not None:
             if known.fits(run):
                 return known
-            several = known.is_of_several(run)
+            several, directions = known.is_of_several(run), known.directions
             self._release(known.outputs)
         elif path in self._shown:
-            several = self._shown[path].targets.several
+            targets = self._shown[path].targets
+            several, directions = targets.several, targets.directions
             self._release(self._shown[path])
         # What a small run's lineage states is seen while it is read.
         is_small = len(run.ranks) == 1 and run.nbytes < _SMALL
-        several = several or (not is_small and is_parallel(run))
+        if not is_small:
+            several = several or is_parallel(run)
+            directions = directions or directions_at_first(run)
+        targets = TargetNames(several, {}, directions)
         if path not in self._shown and run.nbytes > self._pace.large:
-            self._show_newest(run, several=several)
-        loader = self._new_loader(run, self.report, self._scanned, several=several)
+            self._show_newest(run, targets)
+        loader = self._new_loader(run, self.report, self._scanned, targets)
         self._loaders[path] = loader
         if not is_small:
             self._shown.setdefault(path, loader.outputs)
         return loader
 
     def _new_loader(
-        self, run: Run, report: Report, scanned: dict[str, ScannedFile], *, several: bool
+        self, run: Run, report: Report, scanned: dict[str, ScannedFile], targets: TargetNames
     ) -> _Loader:
-        patience = self._pace.patience
-        return _Loader(run, self._names, report, scanned, patience, several=several, x=self._x)
+        patience, targets = self._pace.patience, copy.deepcopy(targets)
+        return _Loader(run, self._names, report, scanned, patience, targets=targets, x=self._x)
 
-    def _show_newest(self, run: Run, *, several: bool) -> None:
+    def _show_newest(self, run: Run, targets: TargetNames) -> None:
         """Shows the end of the newest summary files of each rank, until all has been read."""
         begins = newest_part(run, self._pace.newest)
         if not any(begins.values()):
             return
         files = (file for file in run.files if begins.get(file, 0) < file.nbytes)
         part = dataclasses.replace(run, files=tuple(files))
-        loader = self._new_loader(part, Report(), {}, several=several)
+        loader = self._new_loader(part, Report(), {}, targets)
         try:
             for file in part.files:
                 if begins.get(file):

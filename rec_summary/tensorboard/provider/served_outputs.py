@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -39,7 +40,14 @@ class ServedOutput(RunOutput):
     """Adds values to one TensorBoard run, while others read it."""
 
     def __init__(
-        self, run: ServedRun, stamp: int, store: RecordStore, report: Report, *, is_evaluation: bool
+        self,
+        run: ServedRun,
+        stamp: int,
+        store: RecordStore,
+        report: Report,
+        *,
+        is_evaluation: bool,
+        directions: Mapping[str, str],
     ) -> None:
         """Begins empty.
 
@@ -49,10 +57,12 @@ class ServedOutput(RunOutput):
             store: Has the records that series refer to.
             report: Takes what cannot be shown.
             is_evaluation: Whether its scalars are metrics of evaluations.
+            directions: Which values of metrics are better, as the run states it.
         """
         super().__init__(
             *(run.name, report, EVERYTHING, OutputState()),
             is_evaluation=is_evaluation,
+            directions=directions,
             lock=run.lock,
         )
         self._run = run
@@ -249,4 +259,8 @@ class ServedRuns(RunOutputs[ServedOutput]):
     def _new(self, name: str, stamp: int, *, is_evaluation: bool) -> ServedOutput:
         totals = (lambda: self.totals) if self._x == SAMPLES else None
         run = self.served[name] = ServedRun(name, totals)
-        return ServedOutput(run, stamp, self._store, self._report, is_evaluation=is_evaluation)
+        return ServedOutput(
+            *(run, stamp, self._store, self._report),
+            is_evaluation=is_evaluation,
+            directions=self.targets.directions,
+        )

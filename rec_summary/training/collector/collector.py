@@ -21,6 +21,7 @@ from rec_summary.checks import (
     check_optional,
     check_seconds,
 )
+from rec_summary.metrics.directions import check_metrics
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
@@ -30,7 +31,6 @@ from rec_summary.training.collector.health import Health
 from rec_summary.training.collector.options import (
     MOST_HISTOGRAM_VALUES,
     CollectorOptions,
-    check_metrics,
     check_specified,
 )
 from rec_summary.training.collector.settings import network_settings, training_settings
@@ -157,9 +157,9 @@ class SummaryCollector(Callback):
                 this number; None for a schedule with few tensors.
             max_file_size: The size in bytes at which the next record file begins.
             export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
-            metrics: Which values of a metric of evaluations are better, `"greater"` or `"less"`, by
-                its name. It is needed for names that do not say it: such a metric has no best
-                value.
+            metrics: Which values of a metric are better, `"greater"` or `"less"`, by its name: of
+                an evaluation, or of a scalar of your own, which is then a metric. It is needed for
+                names that do not say it: such a metric has no best value.
             retention: A budget of bytes within which the whole history stays: old records become
                 coarser. None for no budget. Do not combine it with `max_file_size`.
             lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.

@@ -14,16 +14,12 @@ from typing import Any, Final
 
 from rec_summary.checks import (
     check_bool,
-    check_choice,
     check_entries,
     check_int,
     check_int_or_none,
-    check_name,
     check_pattern,
     check_that,
-    check_type,
 )
-from rec_summary.metrics.tags import DIRECTIONS
 from rec_summary.training.landscape.options import LandscapeOptions, check_landscape
 from rec_summary.training.options import SessionOptions
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
@@ -77,7 +73,6 @@ class CollectorOptions(SessionOptions):
     Attributes:
         collect: What is collected.
         landscape: Checkpoints for the loss landscape; None for none.
-        metrics: Which values of a metric are better, as said by the user.
         most_histogram_values: The largest number of values in a histogram. A larger parameter is
             sampled. None for no limit.
         run_directory: Where a training records if the directory may hold another one.
@@ -92,7 +87,6 @@ class CollectorOptions(SessionOptions):
 
     collect: Collect
     landscape: LandscapeOptions | None
-    metrics: Mapping[str, str]
     most_histogram_values: int | None
     run_directory: str
     collect_tensor_freq: int | None
@@ -140,20 +134,6 @@ _ENTRIES: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "histogram_regular": check_pattern,
     "collect_landscape": check_landscape,
 }
-
-
-def check_metrics(metrics: Mapping[str, str] | None) -> dict[str, str]:
-    """Returns the argument `metrics`.
-
-    Raises:
-        TypeError: It is not a dictionary of strs.
-        ValueError: A value is another one than `"greater"` and `"less"`.
-    """
-    entries = check_type("metrics", metrics, (Mapping, type(None)), "a dict or None") or {}
-    return {
-        check_name("a name of metrics", name): check_choice(f"metrics[{name!r}]", value, DIRECTIONS)
-        for name, value in entries.items()
-    }
 
 
 def check_specified(specified: Mapping[str, Any] | None, keep_default: object) -> dict[str, Any]:

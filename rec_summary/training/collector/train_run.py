@@ -220,6 +220,7 @@ class TrainRun:
             start_time=self.progress.start_time,
             troubles=self._troubles.counts,
             settings=self._settings,
+            directions=self._options.metrics,
         )
         state.MergeFrom(self._environment)
         return train_lineage(

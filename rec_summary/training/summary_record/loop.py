@@ -25,7 +25,12 @@ class Loop:
     """
 
     def __init__(
-        self, directory: str, environment: RunState, progress: Progress, troubles: Troubles
+        self,
+        directory: str,
+        environment: RunState,
+        progress: Progress,
+        metrics: Mapping[str, str],
+        troubles: Troubles,
     ) -> None:
         """Begins.
 
@@ -33,6 +38,7 @@ class Loop:
             directory: The record directory.
             environment: The process that trains.
             progress: How far it has come.
+            metrics: Which values of a metric are better, as said by the user.
             troubles: Receives every failure.
         """
         self.should_stop = False
@@ -40,6 +46,7 @@ class Loop:
         self._directory = directory
         self._environment = environment
         self._progress = progress
+        self._metrics = metrics
         self._troubles = troubles
         self._reason = ""
         self._settings: Mapping[str, str] = {}
@@ -80,6 +87,7 @@ class Loop:
             start_time=progress.start_time,
             troubles=self._troubles.counts,
             settings=self._settings,
+            directions=self._metrics,
         )
         state.MergeFrom(self._environment)
         train.run_state.MergeFrom(state)

@@ -23,6 +23,7 @@ from rec_summary.checks import (
     check_type,
 )
 from rec_summary.errors import three_part, verbatim
+from rec_summary.metrics.directions import check_metrics
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
 from rec_summary.records.writing.retention import Retention
@@ -94,6 +95,7 @@ class SummaryRecord:
         durability: Durability | None = None,
         retention: Retention | None = None,
         hyper_parameters: Mapping[str, CustomValue] | None = None,
+        metrics: Mapping[str, str] | None = None,
         recommender: RecommenderMetrics | None = None,
         tables: Mapping[str, EmbeddingTable] | None = None,
         gradients: GradientMetrics | None = None,
@@ -122,6 +124,9 @@ class SummaryRecord:
             hyper_parameters: What the training is made of, for `rec-summary lineage` and the
                 HParams page: str keys with str, int, float, bool, None or numpy numbers, or lists
                 and dictionaries of these.
+            metrics: Which scalars are metrics, and which of their values are better, `"greater"` or
+                `"less"`, by tag. Scalars with names such as `auc` and `eval/...` are metrics
+                without that. A metric is a column of `rec-summary lineage` and of HParams.
             recommender: Metrics of recommenders, of the columns that `observe` is called with.
                 All places are names of columns. None for none.
             tables: How rows of the tables in `ids` of `recommender` are read, by name, for the
@@ -156,6 +161,7 @@ class SummaryRecord:
             ),
             recommender=check_optional("recommender", recommender, RecommenderMetrics),
             custom_lineage=check_custom_lineage(hyper_parameters, "hyper_parameters"),
+            metrics=check_metrics(metrics),
             lineage_on_all_ranks=True,
             control=check_bool("control", control),
         )
@@ -186,7 +192,7 @@ class SummaryRecord:
         self._closed = False
         self._pid = os.getpid()
         self._handled = sys.exc_info()[1]  # an exception that is handled already
-        self._loop = Loop(directory, environment, session.progress, troubles)
+        self._loop = Loop(directory, environment, session.progress, options.metrics, troubles)
         session.begin(self._loop)
         session.write_custom_lineage()
         if session.recommender is not None and self._observed is not None:

@@ -12,8 +12,10 @@ from subprocess import PIPE, STDOUT
 
 import pytest
 
+from rec_summary._pb.lineage_pb2 import RunState
 from tests.support.command import PROGRAM, flat, on_terminal, run
-from tests.support.record_dirs import custom, lineage, write_segment
+from tests.support.corpus import evaluation
+from tests.support.record_dirs import START, custom, event, lineage, scalar, train, write_segment
 from tests.support.waiting import PATIENCE_SECS
 
 
@@ -29,6 +31,54 @@ def test_lineage_answers_which_run_was_best(three_runs: Path) -> None:
         ["run_1", "0.01", "0.7"],
         ["run_0", "0.1", "0.6"],
     ]
+
+
+def _with_scores(root: Path, **directions: str) -> None:
+    for name, direction in directions.items():
+        values = [event(step, scalar("auc", step), scalar("my_score", 3 - step)) for step in (1, 2)]
+        stated = {"my_score": direction, "auc": direction} if direction else {}
+        described = train(status=RunState.FINISHED, directions=stated)
+        write_segment(root / name, lineage(train_lineage=described), *values)
+
+
+def test_what_was_guessed_of_the_column_to_sort_by_is_said_in_a_line(tmp_path: Path) -> None:
+    _with_scores(tmp_path, a="")
+    for column in ("auc", "-best/auc", "best_step/auc"):
+        done = run("lineage", tmp_path, "--sort", column, "--json")
+        assert json.loads(done.stdout)[0]["best/auc"] == 2
+        assert flat(done.stderr).strip() == (
+            'auc: greater is better, as its name says; to state it: metrics={"auc": "greater"}, or '
+            '"less", where it is recorded'
+        )
+    for quiet in (("--sort", "loss"), ("--sort", "run"), ("--sort", "auc", "--quiet")):
+        assert run("lineage", tmp_path, *quiet).stderr == ""
+
+
+def test_nothing_is_said_where_the_runs_state_the_same(tmp_path: Path) -> None:
+    _with_scores(tmp_path, a="less", b="less")
+    done = run("lineage", tmp_path, "--sort", "-best/my_score", "--columns", "run,my_score")
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize("second", ["greater", ""])
+def test_runs_that_state_different_directions_are_told_apart(tmp_path: Path, second: str) -> None:
+    _with_scores(tmp_path, a="less", b=second)
+    done = run("lineage", tmp_path, "--sort", "best/auc", "--json")
+    assert [row["best/auc"] for row in json.loads(done.stdout)] == [1, 2]
+    said = "auc: the runs state different directions, and each one's own counts"
+    assert flat(done.stderr).strip() == said
+
+
+def test_an_evaluation_without_a_direction_has_no_best_value_and_the_remedy_is_said(
+    tmp_path: Path,
+) -> None:
+    write_segment(tmp_path, evaluation(START, '{"my_score": 0.5}', 1))
+    remedy = 'metrics={"my_score": "greater"}, or "less", where it is recorded'
+    done = run("lineage", tmp_path, "--sort", "my_score")
+    assert flat(done.stderr).strip() == f"my_score: no direction is known; to state it: {remedy}"
+    done = run("lineage", tmp_path, "--sort", "best/my_score")
+    assert done.returncode == 2
+    assert f"a metric of which a run states which values are better: {remedy}" in flat(done.stderr)
 
 
 def test_lineage_shows_once_what_all_runs_share(three_runs: Path) -> None:

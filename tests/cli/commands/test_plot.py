@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rec_summary.tables.plot import Line, NothingToPlot, plot
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.options import EVERYTHING
+from rec_summary.series.report import Report
+from rec_summary.tables.plot import Line, NothingToPlot, plot, read_lines
 from tests.support.command import environment, flat, python, run
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
@@ -135,6 +138,27 @@ def test_many_runs_are_a_band_and_the_best_run(
 def test_the_best_run_is_that_of_the_metric(tmp_path: Path, tag: str, label: str) -> None:
     steps = np.arange(3)
     lines = [Line(f"run {n:02}", tag, steps, np.full(3, n / 9)) for n in range(20)]
+    [axis] = panels_of(lines, tmp_path)
+    assert axis.lines[0].get_label() == label
+
+
+@pytest.mark.parametrize(
+    ("directions", "label"),
+    [
+        (["less"], "best: run 0"),
+        (["greater"], "best: run 8"),
+        (["less", "greater"], "median of the runs"),
+        ([""], "median of the runs"),
+    ],
+)
+def test_the_best_run_is_that_of_the_direction_that_the_runs_state(
+    tmp_path: Path, directions: list[str], label: str
+) -> None:
+    for n in range(9):
+        stated = train(directions={"my_score": directions[n % len(directions)]})
+        values = (event(step, scalar("my_score", n)) for step in (1, 2))
+        write_segment(tmp_path / f"run {n}", lineage(train_lineage=stated), *values)
+    lines = read_lines(find_runs(tmp_path), EVERYTHING, Report())
     [axis] = panels_of(lines, tmp_path)
     assert axis.lines[0].get_label() == label
 

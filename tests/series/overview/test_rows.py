@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -47,6 +48,65 @@ def test_metrics_have_their_last_and_their_best_value(tmp_path: Path) -> None:
     assert row["best/recommender/calibration/lifetime"] == 1.25
     assert row["best/recommender/loss_of_goods/auc/lifetime"] == 0.75
     assert "recommender/table/item/ids" not in row
+
+
+OWN: dict[str, tuple[float, ...]] = {
+    "val/ndcg@10": (0.5, 0.75, 0.625),
+    "brier": (0.5, 0.25, 0.375),
+    "my_score": (3.0, 1.0, 2.0),
+    "my_gain/auto": (1.0, 3.0, 2.0),
+}
+
+
+def test_metrics_of_ones_own_are_columns_if_their_name_is_known_or_their_direction_is_stated(
+    tmp_path: Path,
+) -> None:
+    others = ("country=DE/auc", "val_loss", "lr", "rec_summary/errors", "country=DE/my_score", "f")
+    for step in range(3):
+        values = [scalar(tag, each[step]) for tag, each in OWN.items()]
+        write_segment(tmp_path, event(step + 1, *values, *(scalar(tag, step) for tag in others)))
+    row = row_of(tmp_path)
+    assert [name for name in row if row[name] in (0.625, 0.375)] == ["val/ndcg@10", "brier"]
+    assert (row["best/val/ndcg@10"], row["best_step/val/ndcg@10"]) == (0.75, 2)
+    assert (row["best/brier"], row["best_step/brier"]) == (0.25, 2)
+    assert not row.keys() & {*others, "my_score", "my_gain/auto"}
+    stated = {"my_score": "less", "my_gain": "greater", "brier": "greater", "f": "other"}
+    described = train(status=RunState.FINISHED, directions=stated)
+    write_segment(tmp_path, lineage(train_lineage=described))
+    row = row_of(tmp_path)
+    best = {name.removeprefix("best/"): row[name] for name in row if name.startswith("best/")}
+    assert best == {"val/ndcg@10": 0.75, "brier": 0.5, "my_score": 1.0, "my_gain/auto": 3.0}
+    assert row["my_score"] == 2.0
+    assert not row.keys() & set(others)
+
+
+def test_each_run_states_which_values_are_better_also_from_another_process(tmp_path: Path) -> None:
+    for run, direction in (("a", "less"), ("b", "greater"), ("c", "")):
+        values = (event(step, scalar("auc", step), scalar("s", step)) for step in (1, 2))
+        stated = train(directions={"auc": direction, "s": direction})
+        write_segment(tmp_path / run, lineage(train_lineage=stated), *values)
+    found = rows(find_runs(tmp_path), Report())
+    assert [(row["best/auc"], row.get("best/s")) for row in found] == [(1, 1), (2, 2), (2, None)]
+    again = pickle.loads(pickle.dumps(found))
+    assert [(row.directions["auc"], row.directions.get("s")) for row in again] == [
+        ("less", "less"),
+        ("greater", "greater"),
+        ("", None),
+    ]
+
+
+def test_what_is_stated_counts_for_evaluations_and_for_losses(tmp_path: Path) -> None:
+    stated = {"eval/my_score": "less", "loss": "greater"}
+    write_segment(
+        tmp_path,
+        *(event(step, scalar("loss/deep/loss", step)) for step in (1, 2)),
+        lineage(train_lineage=train(directions=stated)),
+        evaluation(START, '{"my_score": 0.75}', 1),
+        evaluation(START, '{"my_score": 1.5}', 2),
+    )
+    row = row_of(tmp_path)
+    assert (row["my_score"], row["best/my_score"], row["best_step/my_score"]) == (1.5, 0.75, 1)
+    assert row["loss"] == 2
 
 
 def test_evaluations_have_their_best_value_and_are_there_once(tmp_path: Path) -> None:

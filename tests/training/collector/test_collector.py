@@ -291,6 +291,13 @@ def test_eval_alone_records_its_lineage(tmp_path):
     assert recorded == [("eval/mae", np.float32(result["mae"]))] * 3
 
 
+def test_training_states_which_values_of_metrics_are_better(tmp_path):
+    collector = SummaryCollector(tmp_path, metrics={"my_score": "less", "val/auc": "greater"})
+    click_model().train(1, bounded(2), callbacks=collector)
+    for item in lineage(tmp_path, "train_lineage"):
+        assert dict(item.run_state.directions) == {"my_score": "less", "val/auc": "greater"}
+
+
 def test_two_collectors_on_two_directories(tmp_path):
     collectors = [SummaryCollector(tmp_path / name, collect_freq=1) for name in "ab"]
     click_model().online_train(stream(), callbacks=[*collectors, Journal(stop_after=3)])
