@@ -8,6 +8,7 @@
 #                       editable, with the extras; quick when nothing has changed.
 # setup_pinned VENV PYTHON REQUIREMENT...
 #                       makes another environment with these requirements alone.
+# setup_torch VENV      installs PyTorch for processors only (TORCH is its version): 2 minutes.
 # setup_browser         installs Chromium from Debian's packages if there is no Chromium.
 # setup_prometheus      installs Prometheus in the same way; its service is not started.
 
@@ -74,6 +75,17 @@ setup_pinned() {
     local wanted="$* $(cksum < "$ROOT/setup.cfg")"
     [ "$(cat "$venv/installed" 2>/dev/null)" = "$wanted" ] || rm -rf "$venv"
     _install "$venv" installed "$wanted" "$python" -- "$@"
+}
+
+TORCH="2.13.0+cpu"
+
+setup_torch() {
+    local python="$ROOT/$1/bin/python"
+    "$python" -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null && return
+    _say "installing PyTorch into $1"
+    "$python" -m pip install --quiet --disable-pip-version-check "torch==$TORCH" 2>/dev/null ||
+        "$python" -m pip install --quiet --disable-pip-version-check torch \
+            --index-url https://download.pytorch.org/whl/cpu
 }
 
 # PURPOSE COMMANDS PACKAGE...: installs Debian's packages unless all commands are there.

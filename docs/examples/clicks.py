@@ -1,6 +1,7 @@
 """The data of the examples: clicks on films, in batches, endless or cut to a length.
 
-Synthetic by default; `--data movielens` takes MovieLens 100K, which the demo fetches.
+Synthetic by default; `--data movielens` takes MovieLens 100K, which the demo fetches. Programs
+without MindSpore read `batches`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,7 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-from mindspore.dataset import GeneratorDataset
-from mindspore.train import Callback, RunContext
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))  # the demo has readers for both kinds of data
@@ -21,7 +20,7 @@ from click_demo import sources  # noqa: E402
 from click_demo.features import CROSS_BUCKETS, Batch, Vocabulary  # noqa: E402
 from click_demo.stream import ClickStream  # noqa: E402
 
-__all__ = ["CROSS_BUCKETS", "ROOT", "Batch", "Clicks", "StopAfter", "Vocabulary", "arguments"]
+__all__ = ["CROSS_BUCKETS", "ROOT", "Batch", "Clicks", "Vocabulary", "arguments", "stop_after"]
 
 
 def arguments(about: str | None, records: str, steps: int) -> argparse.Namespace:
@@ -46,19 +45,21 @@ class Clicks:
         self.vocabulary: Vocabulary = source.vocabulary
         self._stream = ClickStream(source.chunks, source.vocabulary, batch_size)
 
-    def endless(self, skip: int = 0) -> GeneratorDataset:
-        """Returns a data set without an end, after the first `skip` batches."""
+    def endless(self, skip: int = 0) -> Any:
+        """Returns a data set of MindSpore without an end, after the first `skip` batches."""
         return self._dataset(skip, None)
 
-    def some(self, batches: int, skip: int = 0) -> GeneratorDataset:
-        """Returns a data set of `batches` batches, after the first `skip`."""
+    def some(self, batches: int, skip: int = 0) -> Any:
+        """Returns a data set of MindSpore of `batches` batches, after the first `skip`."""
         return self._dataset(skip, skip + batches)
 
     def batches(self, count: int) -> Iterator[Batch]:
         """Yields the first batches as numpy arrays."""
         return itertools.islice(iter(self._stream), count)
 
-    def _dataset(self, start: int, stop: int | None) -> GeneratorDataset:
+    def _dataset(self, start: int, stop: int | None) -> Any:
+        from mindspore.dataset import GeneratorDataset
+
         def rows() -> Iterator[Batch]:
             return itertools.islice(iter(self._stream), start, stop)
 
@@ -71,14 +72,12 @@ class Clicks:
         )
 
 
-class StopAfter(Callback):
-    """Ends a training on an endless stream."""
+def stop_after(steps: int) -> Any:
+    """Returns a callback of MindSpore that ends a training on an endless stream."""
+    from mindspore.train import LambdaCallback, RunContext
 
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self._steps = steps
-
-    def on_train_step_end(self, run_context: RunContext) -> None:
-        """Asks for the end once enough steps were done."""
-        if run_context.original_args().cur_step_num >= self._steps:
+    def end(run_context: RunContext) -> None:
+        if run_context.original_args().cur_step_num >= steps:
             run_context.request_stop()
+
+    return LambdaCallback(on_train_step_end=end)

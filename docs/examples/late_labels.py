@@ -17,7 +17,7 @@ from typing import Any
 
 import mindspore
 import numpy as np
-from clicks import StopAfter, arguments
+from clicks import arguments, stop_after
 from mindspore import Tensor, nn, ops
 from mindspore.dataset import GeneratorDataset
 
@@ -107,7 +107,7 @@ def main() -> None:
     )
     model.online_train(
         GeneratorDataset(stream, list(COLUMNS), shuffle=False),
-        callbacks=[collector, StopAfter(options.steps)],
+        callbacks=[collector, stop_after(options.steps)],
         dataset_sink_mode=False,
     )
     scalars = rec_summary.load(options.records).scalars()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import mindspore
-from clicks import Clicks, StopAfter, Vocabulary, arguments
+from clicks import Clicks, Vocabulary, arguments, stop_after
 from mindspore import Tensor, nn, ops
 
 from rec_summary import RecModel, RecommenderMetrics, SummaryCollector
@@ -76,7 +76,7 @@ def main() -> None:
     )
     model.online_train(
         clicks.endless(),
-        callbacks=[collector, StopAfter(options.steps)],
+        callbacks=[collector, stop_after(options.steps)],
         dataset_sink_mode=False,
     )
     print(f"recorded: {options.records}")

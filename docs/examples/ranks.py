@@ -8,7 +8,7 @@ Both ranks give the same record directory: each writes files of its own there.
 from __future__ import annotations
 
 import mindspore
-from clicks import Clicks, StopAfter, arguments
+from clicks import Clicks, arguments, stop_after
 from mindspore import nn
 from mindspore.communication import get_rank, init
 from wide_deep import ClickLoss, WideDeep
@@ -28,7 +28,7 @@ def main() -> None:
     collector = SummaryCollector(options.records, collect_freq=10)
     model.online_train(
         clicks.endless(skip=1000 * get_rank()),
-        callbacks=[collector, StopAfter(options.steps)],
+        callbacks=[collector, stop_after(options.steps)],
         dataset_sink_mode=False,
     )
     print(f"rank {get_rank()} recorded: {options.records}")

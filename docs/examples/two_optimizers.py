@@ -7,7 +7,7 @@ deep part. It returns two losses and no predictions. The lines for rec_summary a
 from __future__ import annotations
 
 import mindspore
-from clicks import Clicks, StopAfter, arguments
+from clicks import Clicks, arguments, stop_after
 from mindspore import ParameterTuple, Tensor, nn, ops
 from wide_deep import WideDeep
 
@@ -111,7 +111,7 @@ def main() -> None:
     )
     model.online_train(
         clicks.endless(),
-        callbacks=[collector, StopAfter(options.steps)],
+        callbacks=[collector, stop_after(options.steps)],
         dataset_sink_mode=False,
     )
     print(f"recorded: {options.records}")

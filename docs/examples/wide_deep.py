@@ -6,7 +6,7 @@ Cheng et al. 2016, https://doi.org/10.1145/2988450.2988454
 from __future__ import annotations
 
 import mindspore
-from clicks import CROSS_BUCKETS, Clicks, StopAfter, Vocabulary, arguments
+from clicks import CROSS_BUCKETS, Clicks, Vocabulary, arguments, stop_after
 from mindspore import Tensor, nn, ops
 
 from rec_summary import RecModel, Retention, SummaryCollector
@@ -72,7 +72,7 @@ def main() -> None:
     )
     model.online_train(
         clicks.endless(),
-        callbacks=[collector, StopAfter(options.steps)],
+        callbacks=[collector, stop_after(options.steps)],
         dataset_sink_mode=False,
     )
     print(f"recorded: {options.records}")

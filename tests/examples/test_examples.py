@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 NOTEBOOK = EXAMPLES / "records.ipynb"
 PROGRAMS = (
-    *("wide_deep", "deepfm", "two_tower", "custom_loop"),
+    *("wide_deep", "deepfm", "two_tower", "custom_loop", "numpy_loop"),
     *("one_table", "late_labels", "two_optimizers"),
 )
 STEPS = 30
@@ -81,11 +81,12 @@ def test_every_program_records_its_loss(records):
     assert losses["value"].between(0, 20).all()
 
 
-def test_the_programs_with_a_collector_record_how_they_ended(records):
+def test_the_programs_record_how_they_ended(records):
     statuses = records.lineage()["status"].to_dict()
     endless = ("wide_deep", "one_table", "two_optimizers")
     assert {statuses[name] for name in endless} == {"STOPPED"}  # their stream has no end
-    assert statuses["deepfm"] == statuses["two_tower"] == "FINISHED"
+    others = ("deepfm", "two_tower", "custom_loop", "numpy_loop")
+    assert {statuses[name] for name in others} == {"FINISHED"}
 
 
 def test_what_each_program_shows_is_recorded(records):
@@ -96,6 +97,10 @@ def test_what_each_program_shows_is_recorded(records):
     assert list(of(records.evaluations(), "deepfm")["metric"].unique()) == ["accuracy", "eval_loss"]
     assert {"score", "item_embedding"} <= set(of(histograms, "custom_loop")["tag"])
     assert "score" in set(of(histograms, "wide_deep")["tag"])
+    for loop in ("custom_loop", "numpy_loop"):
+        last = of(scalars, loop).groupby("tag", observed=True)["value"].last()
+        assert last["recommender/examples/last_100000"] == 64 * STEPS
+        assert last["recommender/table/item/dead_share"] < 1  # its rows are read
     own = of(scalars, "two_optimizers").groupby("tag", observed=True)["value"].last()
     assert own["recommender/examples/last_100000"] == 64 * STEPS
     assert own["loss/penalty"] > 0
