@@ -75,7 +75,7 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             record.observe(odds=odds, click=click, **ids)
-            record.add_value("scalar", "loss", loss.item())
+            record.add_value("scalar", "loss", loss)
             record.record(step)
             if record.should_stop:
                 break

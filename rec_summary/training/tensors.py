@@ -54,7 +54,8 @@ def as_array(value: Any, what: str) -> Array:
         # numpy can only convert a bfloat16 array, not compute with it.
         return array.astype(np.float32) if array.dtype.kind == "V" else array
     if isinstance(value, (bool, int, float)) or hasattr(value, "__array__"):
-        return plain_array(value)
+        detach = getattr(value, "detach", None)  # PyTorch refuses a tensor with a gradient
+        return plain_array(value if detach is None else detach())
     raise TypeError(three_part(what, type(value).__name__, "a Tensor, an array or a number"))
 
 

@@ -58,9 +58,9 @@ class Observed:
 
     def _copied(self, columns: Mapping[str, Any]) -> Batch:
         if columns.keys() != self._names:
-            received = verbatim(", ".join(sorted(columns)) or "none")
-            expected = ", ".join(sorted(self._names))
-            raise ValueError(three_part("the columns of observe", received, expected))
+            received = verbatim(f"columns {', '.join(sorted(columns)) or 'none'}")
+            expected = f"columns {', '.join(sorted(self._names))}"
+            raise ValueError(three_part("a batch of observe", received, expected))
         copies = {
             name: value.copy() if type(value) is np.ndarray and value.ndim else _copy(name, value)
             for name, value in columns.items()
@@ -69,7 +69,7 @@ class Observed:
         if len({*lengths.values()}) > 1:
             received = verbatim(", ".join(f"{name} {n}" for name, n in lengths.items()))
             expected = "as many rows as examples in each"
-            raise ValueError(three_part("the columns of observe", received, expected))
+            raise ValueError(three_part("a batch of observe", received, expected))
         return copies, next(iter(lengths.values()), 0)
 
     def examples(self, step: list[Batch]) -> int:
@@ -97,9 +97,7 @@ class Observed:
 
 def _copy(name: str, value: Any) -> Array:
     """Returns a copy of an array of any framework, of at least one dimension."""
-    detached = getattr(value, "detach", None)  # PyTorch refuses a tensor with a gradient
     try:
-        value = detached() if detached is not None else value
         if not (hasattr(value, "asnumpy") or hasattr(value, "__array__")):
             value = np.from_dlpack(value)
         array = np.array(as_array(value, name))

@@ -167,11 +167,15 @@ def test_several_batches_before_a_record_are_one_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "error", "text"),
     [
-        ({"score": np.ones(3)}, ValueError, "Received: score. Expected: click, score"),
+        (
+            {"score": np.ones(3)},
+            ValueError,
+            "Received: columns score. Expected: columns click, score",
+        ),
         (
             {"score": np.ones(3), "click": np.ones(3), "clcik": np.ones(3)},
             ValueError,
-            "Received: clcik, click, score",
+            "Received: columns clcik, click, score",
         ),
         ({"score": np.ones(3), "click": np.ones(2)}, ValueError, "score 3, click 2"),
         ({"score": np.ones(3), "click": object()}, TypeError, "the column click is invalid"),
@@ -229,11 +233,13 @@ def test_arrays_of_any_framework_are_taken_and_those_of_a_device_refused(tmp_pat
     score, click = np.array([0.2, 0.7], np.float32), np.array([0.0, 1.0], np.float32)
     with SummaryRecord(tmp_path, recommender=CLICKS) as record:
         record.observe(score=WithGradient(score), click=Capsule(click))
+        record.add_value("scalar", "loss", WithGradient(np.float32(0.25)))
         score[:], click[:] = 0.5, 0.0  # the loop uses its memory again
         record.record(2)
         record.observe(score=OnDevice(), click=click)
         assert record.troubles == {"observe": 1}
     assert scalars(tmp_path, "recommender/auc/last_100000") == {2: 1.0}
+    assert scalars(tmp_path, "loss") == {2: 0.25}
     with (
         SummaryRecord(tmp_path / "first", recommender=CLICKS) as record,
         pytest.raises(TypeError, match=r"cuda:0.*Expected: an array in the memory of the host"),

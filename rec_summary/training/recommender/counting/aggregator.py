@@ -32,7 +32,7 @@ from rec_summary.values.summary import encode_event, encode_value
 
 STATES_TAG: Final = PREFIX + "states"
 _GOES_ON: Final = (
-    "SummaryCollector: recommender metrics go on from step {:,} of the training before "
+    "rec_summary: recommender metrics go on from step {:,} of the training before "
     "(to begin them again: RecommenderMetrics(resume=False))"
 )
 
