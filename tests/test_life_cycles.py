@@ -19,6 +19,7 @@ from rec_summary.compaction.directory import compact
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.overview.rows import rows_of
 from rec_summary.series.report import Report
+from tests.support import forkserver
 from tests.support.boards import record_pages
 from tests.support.event_files import values
 from tests.support.programs import PROGRAMS
@@ -63,7 +64,7 @@ def all_lives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lives]:
     }
     for life in ("killed", "resumed", "evaluated"):
         processes = {
-            kind: subprocess.Popen(
+            kind: forkserver.Popen(
                 [sys.executable, PROGRAM, kind, life, lives[kind].records / "run"],
                 env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
                 stdout=subprocess.PIPE,

@@ -13,6 +13,7 @@
 # setup_prometheus      installs Prometheus in the same way; its service is not started.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+FLOCK="$(type -P flock || true)"  # not on macOS
 
 _say() { printf '[%s] %s\n' "$(basename "$0")" "$*" >&2; }
 
@@ -54,14 +55,31 @@ _install() {
     fi
     [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
     _say "installing into $(basename "$venv") (the first time takes a minute or two)"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || return 1
+    # One at a time: each writes the package's metadata into the checkout.
+    ${FLOCK:+"$FLOCK" "$ROOT/setup.cfg"} \
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || return 1
     printf '%s' "$wanted" > "$stamp"
 }
 
+# VENV WANTED EXTRA...: whether a stamp that says WANTED has all of these extras.
+_has_extras() {
+    local venv="$1" wanted="$2" stamp extra
+    shift 2
+    for stamp in "$venv"/installed-*; do
+        [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] || continue
+        for extra in "$@"; do
+            [[ ",${stamp##*/installed-}," = *",$extra,"* ]] || continue 2
+        done
+        return 0
+    done
+    return 1
+}
+
 setup_venv() {
-    local extras venv="$ROOT/${SETUP_VENV:-.venv}"
+    local extras wanted venv="$ROOT/${SETUP_VENV:-.venv}"
     extras="$(IFS=,; echo "$*")"
-    _install "$venv" "installed-${extras:-none}" "$(cat "$ROOT"/{setup.cfg,pyproject.toml} | cksum)" \
+    wanted="$(cat "$ROOT"/{setup.cfg,pyproject.toml} | cksum)"
+    _has_extras "$venv" "$wanted" "$@" || _install "$venv" "installed-${extras:-none}" "$wanted" \
         "" -- --editable "$ROOT${extras:+[$extras]}" || return 1
     # msrun and subprocesses must find this environment's python first.
     export PATH="$venv/bin:$PATH"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import datetime
+import fcntl
 import json
 import time
 import xml.etree.ElementTree as ElementTree
@@ -123,10 +124,12 @@ def run(session: nox.Session, environment: Environment) -> None:
     limits.write_text("\n".join(constraints(environment)))
     report.unlink(missing_ok=True)
     # A release without a wheel would be compiled, which takes long and depends on the machine.
-    session.install(
-        *("--only-binary=:all:", "--constraint", str(limits), *environment.pins, *TEST_TOOLS),
-        f"--editable={ROOT}[{','.join(environment.extras)}]",
-    )
+    with (ROOT / "setup.cfg").open() as lock:  # as `_install` of _setup.sh
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        session.install(
+            *("--only-binary=:all:", "--constraint", str(limits), *environment.pins, *TEST_TOOLS),
+            f"--editable={ROOT}[{','.join(environment.extras)}]",
+        )
     ends = "ends" in session.posargs
     variables = {"PYTHONPATH": None, "GLOG_v": "3", **dict(environment.variables)}
     if ends:  # the tests that are not run must load: an import of theirs may be missing here

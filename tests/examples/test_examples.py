@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import nbformat
 
 import rec_summary
 from rec_summary.records.reading.runs import find_runs
+from tests.support import forkserver
 from tests.support.ports import unused_port
 from tools.docs_site.blocks import blocks
 
@@ -27,6 +29,7 @@ PROGRAMS = (
     *("one_table", "late_labels", "two_optimizers"),
 )
 STEPS = 30
+ALONE = partial(subprocess.run, capture_output=True, text=True)
 
 
 def environment():
@@ -35,15 +38,8 @@ def environment():
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
 
 
-def run(command, folder):
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def run(command, folder, start=ALONE):
+    done = start([str(part) for part in command], cwd=folder, env=environment(), timeout=300)
     logs = "".join(log.read_text()[-3000:] for log in folder.glob("log/worker_*.log"))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:] + logs
 
@@ -57,7 +53,7 @@ def folder(tmp_path_factory):
     """Where the examples of one process have been run, each with its default directory."""
     folder = tmp_path_factory.mktemp("examples")
     with ThreadPoolExecutor(2) as two:  # most of their time is compiling, on one core
-        for _ in two.map(lambda name: run(program(name), folder), PROGRAMS):
+        for _ in two.map(lambda name: run(program(name), folder, forkserver.run), PROGRAMS):
             pass
     return folder
 

@@ -21,7 +21,9 @@ TRAINER_FLUSH_SECS = 0.2
 COMMAND = [sys.executable, "-m", "rec_summary"]
 
 
-def start(*command: object, **options: Any) -> subprocess.Popen[str]:
+def start(
+    *command: object, popen: type[subprocess.Popen[str]] = subprocess.Popen, **options: Any
+) -> subprocess.Popen[str]:
     """Starts a program of the suite (`tests.faults.…`) or another command, outputs captured."""
     words = [str(word) for word in command]
     if words[0].startswith("tests."):
@@ -35,7 +37,7 @@ def start(*command: object, **options: Any) -> subprocess.Popen[str]:
     }
     options = {"cwd": ROOT, **options}
     pipe = subprocess.PIPE
-    return subprocess.Popen(words, env=environment, stdout=pipe, stderr=pipe, text=True, **options)
+    return popen(words, env=environment, stdout=pipe, stderr=pipe, text=True, **options)
 
 
 def wait_for_events(logdir: Path, process: subprocess.Popen[str]) -> None:

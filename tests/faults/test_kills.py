@@ -25,6 +25,7 @@ from tests.faults.children import (
 )
 from tests.faults.ledger import SLOW, Ledger, times
 from tests.faults.write import FLUSH_SECS as WRITER_FLUSH_SECS
+from tests.support import forkserver
 from tests.support.record_dirs import ballast, event, histo, scalar, tree, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
 
@@ -65,7 +66,7 @@ def test_a_killed_trainer_keeps_its_promise(tmp_path: Path, ledger: Ledger) -> N
     for number, chance in enumerate(rounds(6, 70)):
         ledger.tried("kill -9 of a trainer")
         folder = tmp_path / str(number)
-        process = start("tests.faults.train", folder, "endless")
+        process = start("tests.faults.train", folder, "endless", popen=forkserver.Popen)
         steps, flushed, killed = told(process, chance.uniform(0.0, 2.0))
         left = left_in(folder)
         assert left.torn <= 2  # the end of the summary file, and of the lineage's

@@ -13,6 +13,7 @@ import pytest
 
 from rec_summary.records.locks import ENVIRONMENT, check_kind, file_lock
 from tests.faults.children import start
+from tests.support import forkserver
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 HOLD = """
@@ -112,8 +113,9 @@ def test_the_race_of_mindspores_lock_is_absent_in_ours(tmp_path: Path) -> None:
 
 def two_inside(folder: Path, whose: str, patience: float) -> bool:
     """Runs the schedule; tells whether C comes inside together with B in so many seconds."""
+    program = (sys.executable, "-c", SAVE, folder, whose)
     first, second, third = everybody = [
-        start(sys.executable, "-c", SAVE, folder, whose, stdin=subprocess.PIPE) for _ in range(3)
+        start(*program, popen=forkserver.Popen, stdin=subprocess.PIPE) for _ in range(3)
     ]
     try:
         for process in everybody:

@@ -25,6 +25,7 @@ from rec_summary.series.runs.values import finished_scalars
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.children import COMMAND, count, left_in, shown, start
 from tests.faults.ledger import Ledger, in_check_only, times
+from tests.support import forkserver
 from tests.support.programs import PROGRAMS
 from tests.support.record_dirs import event, scalar
 from tests.support.training_records import lineage, statuses
@@ -119,7 +120,8 @@ def test_more_requests_than_a_training_can_hold(tmp_path: Path, ledger: Ledger) 
     pytest.importorskip("mindspore")
     fault = "more requests than fit between two steps"
     folder = tmp_path / "run"
-    training = start(sys.executable, PROGRAMS / "endless_training.py", folder)
+    program = (sys.executable, PROGRAMS / "endless_training.py", folder)
+    training = start(*program, popen=forkserver.Popen)
     try:
         eventually(lambda: [*folder.glob("*_lineage")] and statuses(folder), despite=BEING_WRITTEN)
         for number in range(times(1, 10)):

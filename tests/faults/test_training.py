@@ -16,6 +16,7 @@ import pytest
 
 from tests.faults.children import Left, left_in, start
 from tests.faults.ledger import Ledger
+from tests.support import forkserver
 from tests.support.waiting import PATIENCE_SECS
 
 pytest.importorskip("mindspore")
@@ -80,7 +81,8 @@ def run(folder: Path, scenario: str) -> Outcome:
     """Trains in a process of its own, and waits for its end."""
     steps, told = set(), {"flushed": "0", "digest": "", "troubles": "{}"}
     name = "endless" if scenario in SIGNALS else scenario
-    process = start("tests.faults.train", folder, name, steps_of(scenario))
+    words = ("tests.faults.train", folder, name, steps_of(scenario))
+    process = start(*words, popen=forkserver.Popen)
     assert process.stdout is not None
     for line in process.stdout:
         what, _, rest = line.strip().partition(" ")

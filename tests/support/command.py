@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support import forkserver
 from tests.support.waiting import PATIENCE_SECS
 
 PROGRAM = [sys.executable, "-m", "rec_summary"]
@@ -22,9 +23,7 @@ def run(
     *arguments: str | Path, timeout: float = PATIENCE_SECS, **options: object
 ) -> subprocess.CompletedProcess[str]:
     command = [*PROGRAM, *map(str, arguments)]
-    return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        command, capture_output=True, text=True, timeout=timeout, **options
-    )
+    return forkserver.run(command, popen=forkserver.Command, timeout=timeout, **options)
 
 
 def on_terminal(width: int, *arguments: str | Path) -> str:
@@ -56,13 +55,18 @@ def flat(text: str) -> str:
 
 
 def start(
-    *arguments: str | Path, program: Sequence[str] = PROGRAM[1:], **options: object
+    *arguments: str | Path,
+    program: Sequence[str] = PROGRAM[1:],
+    popen: type[subprocess.Popen[str]] | None = None,
+    **options: object,
 ) -> subprocess.Popen[str]:
     """Starts the command, or another program of Python's, with these arguments.
 
-    It is killed at the end of the test if it is still there.
+    `popen` starts it; by default, the command's packages are imported already. It is killed at the
+    end of the test if it is still there.
     """
-    process = subprocess.Popen(
+    popen = popen or (forkserver.Command if program == PROGRAM[1:] else subprocess.Popen)
+    process = popen(
         [sys.executable, *program, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

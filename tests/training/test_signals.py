@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import forkserver
 from tests.support.programs import PROGRAMS
 
 pytest.importorskip("mindspore")
@@ -324,7 +325,7 @@ def trained_until(
         The exit code, negative if it died of a signal, and the lines that it printed.
     """
     root = _CHILD.parents[3]
-    with subprocess.Popen(
+    with forkserver.Popen(
         [sys.executable, str(_CHILD), scenario, *([] if records is None else [str(records)])],
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},

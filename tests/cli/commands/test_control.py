@@ -30,7 +30,7 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.overview.position import positions
-from tests.support import command, record_dirs
+from tests.support import command, forkserver, record_dirs
 from tests.support.ports import unused_port
 from tests.support.programs import PROGRAMS
 from tests.support.training_records import histograms, lineage, messages, scalars, statuses
@@ -66,7 +66,8 @@ def training(tmp_path: Path) -> Any:
     def start(*arguments: str) -> tuple[Path, subprocess.Popen[str]]:
         folder = tmp_path / "records" / "run"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        process = command.start(folder, *arguments, program=[str(PROGRAM)], env=environment)
+        program, popen = [str(PROGRAM)], forkserver.Popen
+        process = command.start(folder, *arguments, program=program, popen=popen, env=environment)
         eventually(lambda: [*folder.glob("*lineage")] and statuses(folder), despite=TruncatedRecord)
         return folder, process
 

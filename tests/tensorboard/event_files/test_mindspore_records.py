@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from tests.support import forkserver
 from tests.support.programs import PROGRAMS
 from tests.support.tensorboard_servers import Exported, serving
 from tests.support.versions import skip_without_their_collector
@@ -35,9 +35,7 @@ def mindspore_export(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     run = base / "records" / "original"
     command = [sys.executable, str(PROGRAM), str(run)]
     environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[3])}
-    done = subprocess.run(
-        command, cwd=base, env=environment, capture_output=True, text=True, timeout=300
-    )
+    done = forkserver.run(command, cwd=base, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     report = export_tensorboard(base / "records", base / "logs")
     return Exported(base / "records", base / "logs", report)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support import forkserver
 from tests.support.programs import PROGRAMS
 
 pytest.importorskip("mindspore")
@@ -36,7 +37,7 @@ def steps_on_disk(folder):
 
 
 def test_a_kill_costs_no_more_than_what_was_not_yet_flushed(tmp_path):
-    process = subprocess.Popen(
+    process = forkserver.Popen(
         [sys.executable, PROGRAM, tmp_path / "records"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},

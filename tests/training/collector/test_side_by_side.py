@@ -3,13 +3,13 @@
 import io
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.support import forkserver
 from tests.support.programs import PROGRAMS
 
 pytest.importorskip("mindspore")
@@ -31,12 +31,10 @@ def both(tmp_path_factory):
     folders = {}
     for which in ("theirs", "ours"):
         folders[which] = tmp_path_factory.mktemp(which)
-        done = subprocess.run(
+        done = forkserver.run(
             [sys.executable, PROGRAM, which, folders[which]],
             cwd=folders[which],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
             timeout=300,
         )
         assert done.returncode == 0, done.stderr

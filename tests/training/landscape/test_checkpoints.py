@@ -22,6 +22,7 @@ from rec_summary.records.locks import LOCK_NAME, file_lock
 from rec_summary.records.writing.background import BLOCK_SECS
 from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training.landscape.policy import EverySteps, KeepLast, SavePolicy
+from tests.support import forkserver
 from tests.support.nets import (
     BATCH,
     FIELDS,
@@ -233,7 +234,7 @@ def test_a_lock_file_is_never_removed_so_two_are_never_inside(tmp_path):
     )
     kinds = ["fails", "works", "works"]
     processes = [
-        subprocess.Popen(
+        forkserver.Popen(
             [sys.executable, "-c", program, str(tmp_path), kind], stderr=subprocess.PIPE
         )
         for kind in kinds

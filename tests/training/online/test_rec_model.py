@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from rec_summary.training import _mindspore
 from rec_summary.training.online.loop import UNBOUNDED, OnlineRun
 from rec_summary.training.online.rec_model import RecModel
 from rec_summary.training.signals import StopSignals
+from tests.support import forkserver
 from tests.support.nets import (
     BATCH,
     COLUMNS,
@@ -587,16 +587,14 @@ print("done")
 def test_mindspores_own_collector_works_to_its_end(tmp_path: Path) -> None:
     skip_without_their_collector()
     # In a process of its own: the collector forks, and with a stream of no size it used to hang.
-    done = subprocess.run(
+    done = forkserver.run(
         [sys.executable, "-c", _THEIR_COLLECTOR, str(tmp_path)],
         cwd=Path(__file__).parents[3],
-        env={**os.environ, "PYTHONPATH": "."},
-        capture_output=True,
-        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         timeout=120,
-        check=True,
     )
 
+    assert done.returncode == 0, done.stderr
     assert "done" in done.stdout
     (events,) = (file for file in tmp_path.iterdir() if file.name.endswith("_MS"))
     (lineage,) = (file for file in tmp_path.iterdir() if file.name.endswith("_lineage"))

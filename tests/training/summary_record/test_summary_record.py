@@ -31,7 +31,7 @@ from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.training.run_directory import SAME, Participant, chosen_directory
 from rec_summary.values.tensor import from_tensor
-from tests.support import event_files
+from tests.support import event_files, forkserver
 from tests.support.disk import LittleSpace
 from tests.support.forked import in_child
 from tests.support.programs.drive_summary_record import drive
@@ -151,7 +151,7 @@ def test_the_same_calls_give_mindspores_records(tmp_path):
     command = [sys.executable, "-m", "tests.support.programs.drive_summary_record"]
     root = Path(__file__).parents[3]
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    subprocess.run([*command, str(theirs)], cwd=root, check=True, timeout=120)
+    forkserver.run([*command, str(theirs)], cwd=root, timeout=120).check_returncode()
     drive(SummaryRecord, ours)
     their_events, our_events = whole(theirs), whole(ours)
     assert len(our_events) == len(their_events) == 1 + 3 + 4  # graph, steps, lineage

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from tests.support import cases
+from tests.support import cases, forkserver
 from tests.support.every_kind import every_kind
 
 ROOT: Final = Path(__file__).parents[3]
@@ -43,12 +42,10 @@ def _train(folder: Path) -> None:
     folder.mkdir()
     program = ROOT / "tests" / "support" / "mindspore_everything.py"
     for collector in COLLECTORS:
-        done = subprocess.run(
+        done = forkserver.run(
             [sys.executable, str(program), collector, str(folder / collector)],
             env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
             cwd=folder,  # MindSpore leaves files where it runs
-            capture_output=True,
-            text=True,
             timeout=_TRAIN_SECS,
         )
         if done.returncode:

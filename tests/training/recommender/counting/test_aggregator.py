@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import resource
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import forkserver
 from tests.support.programs import PROGRAMS
 
 pytest.importorskip("mindspore")
@@ -109,7 +109,7 @@ def test_a_killed_run_goes_on_from_its_last_report(tmp_path) -> None:
     for steps, first in ((12, 0), (8, 10)):
         command = [sys.executable, str(script), str(tmp_path), str(steps), str(first)]
         environment = {"PYTHONPATH": str(root), "PATH": "", "GLOG_v": "3", "HOME": str(tmp_path)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        done = forkserver.run(command, env=environment, timeout=120)
         assert done.returncode == -9, done.stderr
     # The first process reported 10 steps; the second went on there with batch 10.
     exact = ScoreOrder()
