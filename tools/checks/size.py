@@ -53,7 +53,7 @@ def private_names(source: bytes) -> Private:
     attributes = patches = 0
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.Attribute(ast.Name("self" | "cls")):
+            case ast.Attribute(ast.Name("self" | "cls" | "os")):  # `os._exit` is documented
                 pass
             case ast.Attribute(attr="setattr"):
                 patches += 1
