@@ -53,7 +53,8 @@ class Loop:
         self._before: Totals | None = None
         with troubles.attempt("the samples before"):
             self._before = totals_before(directory, environment.rank)
-        self._has_begun = False
+        self._has_begun = self._has_looked = False
+        self._last: TrainLineage | None = None  # None if another recorder has the lineage
 
     def end_step(self, step: int, samples: int) -> bool:
         """Ends a step with so many examples; returns whether it is the first one."""
@@ -71,11 +72,13 @@ class Loop:
         """Returns its lineage; None before the first step, or if another recorder has it."""
         if not self._has_begun:
             return None
-        last = own_lineage(self._directory, self._environment.rank)
-        if last is None:
+        if not self._has_looked or status != RunState.RUNNING:  # it reads all lineage so far
+            self._has_looked = True
+            self._last = own_lineage(self._directory, self._environment.rank)
+        if self._last is None:
             return None
         train = TrainLineage()
-        train.CopyFrom(self.said or last)
+        train.CopyFrom(self.said or self._last)
         if self.said is None:
             train.ClearField("run_state")  # of an earlier record
         progress = self._progress

@@ -197,7 +197,8 @@ class SummaryRecord:
         session.write_custom_lineage()
         if session.recommender is not None and self._observed is not None:
             state = directory if other is None else None
-            session.recommender.begin(self._observed, lambda: known, environment, state)
+            with troubles.attempt("recommender metrics"):  # they need a thread
+                session.recommender.begin(self._observed, lambda: known, environment, state)
 
     @property
     def log_dir(self) -> str:
