@@ -55,10 +55,16 @@ class LogHistogram(State):
         """The number of values."""
         return int(self.counts.sum())
 
-    def add_all(self, values: Array) -> None:
-        """Counts numbers of any shape; NaN is skipped."""
+    def add_all(self, values: Array, times: Array | None = None) -> None:
+        """Counts numbers of any shape; NaN is skipped.
+
+        Args:
+            values: The numbers.
+            times: How often each number counts, integers of the same shape; once by default.
+        """
         numbers = values.astype(np.float64).ravel()
-        numbers = numbers[~np.isnan(numbers)]
+        present = ~np.isnan(numbers)
+        numbers = numbers[present]
         if not numbers.size:
             return
         inside = np.clip(numbers, self.low, self.high)
@@ -66,7 +72,10 @@ class LogHistogram(State):
         np.minimum(places, self.counts.size - 2, out=places)
         places[numbers <= self.low] = 0
         places[numbers > self.high] = self.counts.size - 1
-        self.counts += np.bincount(places, minlength=self.counts.size)
+        if times is None:
+            self.counts += np.bincount(places, minlength=self.counts.size)
+        else:
+            np.add.at(self.counts, places, times.ravel()[present])
         self.least = min(self.least, float(numbers.min()))
         self.largest = max(self.largest, float(numbers.max()))
 

@@ -40,20 +40,26 @@ class Throughput(State):
         self._now = -math.inf  # the latest step with an event
 
     def add_steps(
-        self, samples: Sequence[float], seconds: Sequence[float], waited: Sequence[float]
+        self,
+        samples: Sequence[float],
+        seconds: Sequence[float],
+        waited: Sequence[float],
+        counts: Sequence[int] | None = None,
     ) -> None:
-        """Adds steps; every argument has shape (steps,).
+        """Adds steps, of which several may be equal; every argument has shape (n,).
 
         Args:
             samples: The number of examples of each step, or their mean where only that is known.
             seconds: The time from the end of the previous step to the end of each step.
             waited: The part of that time that was spent waiting for data.
+            counts: The number of steps that are so; 1 by default.
         """
         times = np.asarray(seconds, np.float64)
-        self._samples += round(sum(samples))
-        self._nanoseconds += int(np.rint(times * _NANO).sum())
-        self._waited += int(np.rint(np.asarray(waited, np.float64) * _NANO).sum())
-        self._steps.add_all(times)
+        numbers = np.ones(len(times), np.int64) if counts is None else np.asarray(counts, np.int64)
+        self._samples += round(float(np.asarray(samples, np.float64) @ numbers))
+        self._nanoseconds += int(np.rint(times * _NANO) @ numbers)
+        self._waited += int(np.rint(np.asarray(waited, np.float64) * _NANO) @ numbers)
+        self._steps.add_all(times, numbers)
 
     def add_events(self, event_times: npt.ArrayLike, now: float) -> None:
         """Adds the event times of a batch.

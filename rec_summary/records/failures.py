@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
 
 from rec_summary.checks import valid_unicode
 
@@ -24,11 +25,11 @@ class Troubles:
     messages would hide those of the training.
 
     Attributes:
-        first: With `keep_first`, the kind of the first failure, and what happened. Set it to None
-            to get the next one.
+        first: With `keep_first`, the kind of the first failure of these kinds, and what happened.
+            Set it to None to get the next one.
     """
 
-    def __init__(self, *, keep_first: bool = False) -> None:
+    def __init__(self, keep_first: Callable[[str], bool] = lambda kind: False) -> None:
         self.first: tuple[str, BaseException | str] | None = None
         self._keep_first = keep_first
         self._counts: dict[str, int] = {}
@@ -45,7 +46,7 @@ class Troubles:
         kind = valid_unicode(kind)  # it may name a path or a tag that is not UTF-8
         with _lock:
             first = kind not in self._counts
-            if self._keep_first:
+            if self._keep_first(kind):
                 self.first = self.first or (kind, error)
             self._counts[kind] = self._counts.get(kind, 0) + count
         if first:

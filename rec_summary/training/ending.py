@@ -55,13 +55,17 @@ def reason_of(error: BaseException) -> str:
     MindSpore's messages may begin with headings, such as `- Kernel select failed:`, between rulers.
     An exception of the user's function in a data set is below the frames of its traceback.
     """
-    traceback, in_dataset, _ = str(error).partition(_AFTER_TRACEBACK)
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001  # an exception of the user may not have a text
+        message = ""
+    traceback, in_dataset, _ = message.partition(_AFTER_TRACEBACK)
     _, has_frames, last = traceback.rpartition(_TRACEBACK)
     if in_dataset and has_frames:
         for line in last.splitlines():  # frames are indented, and a message may have more lines
             if line[:1].strip():
                 return line[:_REASON_CHARS]
-    lines = [line.strip() for line in str(error).splitlines() if line.strip().strip("- ")]
+    lines = [line.strip() for line in message.splitlines() if line.strip().strip("- ")]
     below = [line for line in lines if not line.startswith("- ")]
     text = ": ".join([type(error).__name__, *(below or lines)[:1]])
     return text[:_REASON_CHARS]

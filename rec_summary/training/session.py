@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
 from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
+from rec_summary.training import loaded
 from rec_summary.training.control import Applied, Control
 from rec_summary.training.lineage.custom import custom_lineage
 from rec_summary.training.options import SessionOptions
@@ -129,12 +130,17 @@ class Session:
         self.signals = InterruptSignals(self.complete)
         self.rank, self.rank_size = 0, 1
         self._training: Any = None
+        self._stoppable: Any = None  # the same, until it ends
+        self._is_asked = False
         self._lineage_written = 0.0
         self._interrupted: str | None = None  # by a signal, or by an exception like it
 
     def enter(self) -> None:
         """Begins to complete the records where SIGTERM or Ctrl-C ends the process."""
-        self.signals = InterruptSignals(self.complete)
+        # MindSpore turns SIGINT into SIGTERM, which ends a process wherever it is.
+        self.signals = InterruptSignals(
+            self.complete, ends_at_sigint=loaded.mindspore() is not None
+        )
         with self.troubles.attempt("signals"):  # it needs a thread and two file descriptors
             self.signals.__enter__()
 
@@ -146,18 +152,24 @@ class Session:
         finally:
             self.signals.__exit__()
 
-    def open(self, environment: RunState) -> None:
-        """Opens the files of this process, and begins to look for requests."""
+    def open(self, environment: RunState, *, is_alone: bool = True) -> None:
+        """Opens the files of this process, and begins to look for requests.
+
+        Args:
+            environment: The process.
+            is_alone: Whether no other recorder answers requests in this directory.
+        """
         self.rank, self.rank_size = environment.rank, environment.rank_size
-        if self.options.control and not self.recorder.is_open:
+        self._is_asked = self.options.control and is_alone
+        if self._is_asked and not self.recorder.is_open:
             self.control.begin(self.recorder.directory)
         self.recorder.open(environment.rank)
 
     def begin(self, training: Training) -> None:
         """Begins a training. `refresh` writes its first lineage."""
         self.progress.start_time = self.progress.start_time or time.time()
-        self._training = training
-        if self.options.control:
+        self._training = self._stoppable = training
+        if self._is_asked:
             training.use(self.control.options, self.control.in_force())
 
     def write_custom_lineage(self) -> None:
@@ -229,21 +241,27 @@ class Session:
         """
         if self._training is None:
             return
-        self.recorder.drain()
-        self.apply_requests()
-        if self.recommender is not None:
-            with self.troubles.attempt("recommender metrics"):
-                self.recommender.end()
-        status, reason = self._training.ending(error, self.signals.signal_name)
-        self.refresh(status, reason)
-        self._training = None
-        if status == RunState.STOPPED and reason.startswith(_INTERRUPTS):
-            self._interrupted = reason
+        try:
+            self.recorder.drain()
+            self.apply_requests()
+            self._stoppable = None  # a request that comes now is too late
+            if self.recommender is not None:
+                with self.troubles.attempt("recommender metrics"):
+                    self.recommender.end()
+            with self.troubles.attempt("train lineage"):
+                status, reason = self._training.ending(error, self.signals.signal_name)
+                self.refresh(status, reason)
+                if status == RunState.STOPPED and reason.startswith(_INTERRUPTS):
+                    self._interrupted = reason
+        finally:
+            self._training = self._stoppable = None
 
     def close(self, error: BaseException | None) -> None:
         """Completes the records and closes them; logs an interruption."""
-        self.finish(error)
-        self.recorder.close()
+        try:
+            self.finish(error)
+        finally:
+            self.recorder.close()
         interrupted, self._interrupted = self._interrupted, None
         if interrupted is not None:
             self._log_interrupted(interrupted)
@@ -270,7 +288,7 @@ class Session:
     def _poll(self) -> None:
         """Checks for requests; the writer's thread calls this."""
         self.control.poll()
-        request, training = self.control.requested_stop, self._training
+        request, training = self.control.requested_stop, self._stoppable
         if request is not None and training is not None:  # no step has come: it waits for data
             training.stop(_reason(request))
             end_waits()

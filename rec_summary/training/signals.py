@@ -169,11 +169,17 @@ class InterruptSignals(StopSignals):
     Args:
         complete: Completes the records. Its arguments are the name of the signal, and whether the
             main thread is stuck: then it must not call MindSpore.
+        ends_at_sigint: Whether SIGINT ends the process as well where the main thread is stuck, and
+            not only SIGTERM. In a loop without MindSpore, it raises KeyboardInterrupt later.
     """
 
-    def __init__(self, complete: Callable[[str, bool], None]) -> None:
+    def __init__(
+        self, complete: Callable[[str, bool], None], *, ends_at_sigint: bool = True
+    ) -> None:
         super().__init__(lambda: None)  # no wait can be ended
         self._complete = complete
+        self._ends_at_sigint = ends_at_sigint
+        self._thread = 0  # the main one, in this context
         self._completions = [complete]  # of this context, and of those inside it
         self._outer: StopSignals | None = None
         self._deferrals = 0
@@ -191,7 +197,11 @@ class InterruptSignals(StopSignals):
         if self._outer is None:
             self._watch.is_for(_STEP_SECONDS, self._replaced)
             super().__enter__()
+            if not self._ends_at_sigint:
+                numbers = self._replaced.keys() - {signal.SIGINT}
+                self._watch.is_for(_STEP_SECONDS, numbers)
             self._watch.__enter__()
+        self._thread = threading.get_ident() if in_main_thread else 0
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -205,9 +215,14 @@ class InterruptSignals(StopSignals):
         return (self._outer or self).received
 
     def deferring(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a context that a signal does not interrupt: it is handled at the end."""
+        """Returns a context that a signal does not interrupt: it is handled at the end.
+
+        Signals interrupt the main thread only, and only it can handle them.
+        """
         signals = self._outer or self
-        return signals._deferral if isinstance(signals, InterruptSignals) else _NO_DEFERRAL
+        if threading.get_ident() != self._thread or not isinstance(signals, InterruptSignals):
+            return _NO_DEFERRAL
+        return signals._deferral
 
     def _receive(self) -> None:
         if not self._active or self.received is None or self._deferrals:

@@ -53,6 +53,17 @@ def test_steps_may_be_added_one_by_one_or_together(steps: Steps) -> None:
     assert_equal_states(one_by_one, together)
 
 
+@given(STEPS, st.integers(1, 5))
+def test_equal_steps_may_be_added_by_their_number(steps: Steps, times: int) -> None:
+    together, one_by_one = Throughput(), Throughput()
+    for samples, seconds, share, _ in steps:
+        one = ([samples], [seconds], [seconds * share])
+        together.add_steps(*one, [times])
+        for _ in range(times):
+            one_by_one.add_steps(*one)
+    assert_equal_states(together, one_by_one)
+
+
 def test_rates_and_stalls() -> None:
     found = state([(100, 0.5, 0.2, 3.0), (300, 1.5, 0.6, 5.0), (0, 2.0, 0.0, 5.0)]).report()
     assert found["throughput/steps_per_second"] == pytest.approx(0.75)

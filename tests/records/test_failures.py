@@ -67,7 +67,7 @@ def test_an_attempt_reports_an_exception_and_continues() -> None:
 
 def test_a_signal_handler_may_report_while_a_failure_is_reported() -> None:
     """It runs in the thread that holds the lock."""
-    troubles = Troubles(keep_first=True)
+    troubles = Troubles(lambda kind: True)
 
     class First(tuple[str, str]):
         """Is looked at while the lock is held, and acts like such a handler."""
@@ -97,7 +97,8 @@ def test_an_attempt_does_not_stop_the_end_of_the_process(error: type[BaseExcepti
 def test_the_first_failure_is_kept_where_somebody_asks_for_it(
     first: tuple[str, str] | None, *, keeps: bool
 ) -> None:
-    troubles = Troubles(keep_first=keeps)
+    troubles = Troubles(lambda kind: keeps and kind != "open")
+    troubles.report("open", "gone")
     troubles.report("write", "full")
     troubles.report("close", "busy")
     assert troubles.first == first

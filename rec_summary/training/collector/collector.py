@@ -442,8 +442,10 @@ class SummaryCollector(Callback):
         """Writes the last lineage of a run, with its status."""
         run, self._run = self._run, None
         if run is not None:
-            self._session.finish(error)
-            run.snapshots.close()
+            try:
+                self._session.finish(error)
+            finally:
+                run.snapshots.close()
             self._record_health()
 
     def _record_health(self) -> None:

@@ -95,12 +95,20 @@ def join(batches: Sequence[StepInputs], places: Iterable[Any], troubles: Trouble
         values = [batch.values[place] for batch in batches if place in batch.values]
         if values and len(values) == len(batches):
             with troubles.attempt(trouble_kind(place)):
-                arrays[place], lengths[place] = _concatenated(values, place[0] != "input")
+                arrays[place], lengths[place] = concatenated(values, place[0] != "input")
     return Steps(arrays, lengths, batches)
 
 
-def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[int]]:
-    """Returns arrays or Tensors as one array, and the length of each."""
+def concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[int]]:
+    """Returns arrays or Tensors as one array, and the length of each.
+
+    Args:
+        values: The arrays or Tensors.
+        may_be_outputs: Whether rows may be padded, as those of the scores of all pairs of a batch.
+
+    Raises:
+        ValueError: Their rows differ in shape.
+    """
     last = as_array(values[-1], "a value")  # waits until all of them are computed
     several = [*map(_read, values[:-1]), last]
     several = [array if array.ndim else array.reshape(1) for array in several]

@@ -11,14 +11,19 @@ from rec_summary.arrays import Array
 from rec_summary.checks import check_that
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.inputs import Roles
+from rec_summary.training.recommender.inputs import Roles, concatenated
 from rec_summary.training.tensors import as_array
 
 _OBSERVE: Final = "observe"
 _ARRAY: Final = "an array in the memory of the host, such as a NumPy array or a CPU tensor"
 
+_MOST_BYTES: Final = 64 << 20  # of the batches of a step
+
 Batch = tuple[dict[str, Array], int]
 """Columns by name, and the number of examples."""
+
+Step = tuple[list[Batch], int]
+"""The batches of a step, and the number of examples that were trained since the last such step."""
 
 
 class Observed:
@@ -72,23 +77,34 @@ class Observed:
             raise ValueError(three_part("a batch of observe", received, expected))
         return copies, next(iter(lengths.values()), 0)
 
-    def examples(self, step: list[Batch]) -> int:
+    def has_room(self, batches: list[Batch], batch: Batch) -> bool:
+        """Returns whether a step can have a further batch; reports it if not."""
+        nbytes = sum(array.nbytes for array in batch[0].values())
+        if (len(batches) + 1) * nbytes <= _MOST_BYTES or not batches:
+            return True
+        text = "a step has too many batches to hold: call `record` after each step"
+        self._troubles.report("recommender metrics: examples not counted", text, batch[1])
+        return False
+
+    def examples(self, step: Step) -> int:
         """Returns the number of examples of a step."""
-        return sum(count for _, count in step)
+        return sum(count for _, count in step[0])
 
-    def trained(self, step: list[Batch]) -> int:
-        """Returns the same: all steps since the last one are observed."""
-        return self.examples(step)
+    def trained(self, step: Step) -> int:
+        """Returns the number of examples since the last step that had batches."""
+        return step[1]
 
-    def take(self, step: list[Batch]) -> dict[Any, Array]:
-        """Returns the columns of all batches of a step, by place."""
+    def take(self, step: Step) -> dict[Any, Array]:
+        """Returns the columns of all batches of a step, by place.
+
+        Raises:
+            ValueError: The rows of a column differ in shape.
+        """
         values = {}
         for name in self._names:
-            parts = [columns[name] for columns, _ in step]
-            with self._troubles.attempt(f"{_OBSERVE}: {name}"):
-                column = parts[0] if len(parts) == 1 else np.concatenate(parts)
-                # Texts of pandas are objects.
-                values["name", name] = column.astype(str) if column.dtype.hasobject else column
+            column, _ = concatenated([columns[name] for columns, _ in step[0]], True)
+            # Texts of pandas are objects.
+            values["name", name] = column.astype(str) if column.dtype.hasobject else column
         return values
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ from rec_summary.training.options import SessionOptions
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.rows import EmbeddingTable
 from rec_summary.training.recorder import RecorderOptions
-from rec_summary.training.run_directory import came_second, other_writer
+from rec_summary.training.run_directory import came_second, other_writer, own_lineage
 from rec_summary.training.session import Session
 from rec_summary.training.summary_record.loop import Loop
 from rec_summary.training.summary_record.observed import Batch, Observed
@@ -53,6 +53,8 @@ logger = logging.getLogger("rec_summary.training")
 _INT64: Final = range(-(2**63), 2**63)
 
 _RANKS: Final = 2**31 - 1
+# Kinds of failures that are not those to record what the loop gives.
+_NOT_RAISED: Final = ("control", "recommender", "observe", "gradients", "signals", "the samples")
 
 PluginFilter = Callable[[str], bool]
 BatchT = TypeVar("BatchT")
@@ -166,7 +168,9 @@ class SummaryRecord:
             control=check_bool("control", control),
         )
         environment = _environment(rank, rank_size)
-        self._troubles = troubles = Troubles(keep_first=raise_exception)
+        self._troubles = troubles = Troubles(
+            lambda kind: raise_exception and not kind.startswith(_NOT_RAISED)
+        )
         self._session = session = Session("SummaryRecord", options, troubles, self._shut)
         known = _check_tables(tables, recommender)
         self._observed: Observed | None = None
@@ -180,13 +184,15 @@ class SummaryRecord:
         other = other_writer(directory, environment.rank)
         if other is not None:
             logger.warning("SummaryRecord: %s", came_second(other, directory))
-        session.open(environment)
+        is_alone = other is None and own_lineage(directory, environment.rank) is not None
+        session.open(environment, is_alone=is_alone)
         self._raise_failure()
         self._path = self._recorder.path or directory
         self._mailbox = operators.Mailbox(troubles)
         self._mode = "train"
         self._pending = PendingValues()
         self._batches: list[Batch] = []  # of the next step
+        self._trained = 0  # examples since the last step with batches
         self._swap = threading.RLock()  # a signal handler may record as well
         self._wants_graph = True
         self._closed = False
@@ -296,7 +302,8 @@ class SummaryRecord:
             batch = self._observed.copied(columns)
             if batch is not None:
                 with self._swap:
-                    self._batches.append(batch)
+                    if self._observed.has_room(self._batches, batch):
+                        self._batches.append(batch)
 
     def batches(self, stream: Iterable[BatchT]) -> Iterator[BatchT]:
         """Yields the batches of a stream, and measures how long the training waits for them.
@@ -387,10 +394,12 @@ class SummaryRecord:
         loop.said = pending.write(self._recorder, step, wanted) or loop.said
         if samples is None:
             samples = sum(count for _, count in batches)
+        self._trained += samples
         is_first = loop.end_step(step, samples)
         session.apply_requests(is_first=is_first)
         if batches:
-            session.end_step(batches, step)
+            session.end_step((batches, self._trained), step)
+            self._trained = 0
         session.refresh_if_due(time.monotonic(), is_first=is_first)
 
     def flush(self) -> bool:
@@ -418,7 +427,9 @@ class SummaryRecord:
             OSError, RuntimeError: A record could not be written, and `raise_exception` is set. The
                 files are closed nevertheless.
         """
-        if self._shut(sys.exc_info()[1]):
+        with self._session.signals.deferring():
+            was_open = self._shut(sys.exc_info()[1])
+        if was_open:
             self._raise_failure()
 
     def _take_operators(self) -> None:
@@ -460,6 +471,9 @@ class SummaryRecord:
             return False
         self._closed = True
         self._mailbox.close()
+        if count := sum(count for _, count in self._batches):
+            text = "they were observed after the last `record`"
+            self._troubles.report("recommender metrics: examples not counted", text, count)
         if self._gradients is not None:
             self._gradients.close()
             self._gradients.choose_graph()
@@ -490,13 +504,16 @@ def _environment(rank: int | None, rank_size: int | None) -> RunState:
         ValueError: The rank is none of so many.
     """
     state = this_environment()
-    if rank is None and rank_size is None and loaded.mindspore() is None:
+    launched = state.rank, state.rank_size
+    if state.rank_size == 1:
         with contextlib.suppress(KeyError, ValueError):  # another program may use these names
-            rank, rank_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if rank is not None or rank_size is not None:
-        state.rank_size = check_int("rank_size", 1 if rank_size is None else rank_size, 1, _RANKS)
-        most = state.rank_size - 1
-        state.rank = check_int("rank", 0 if rank is None else rank, 0, most)
+            place, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+            launched = (place, size) if 0 <= place < size <= _RANKS else launched
+    state.rank_size = check_int(
+        "rank_size", launched[1] if rank_size is None else rank_size, 1, _RANKS
+    )
+    rank = launched[0] if rank is None else rank
+    state.rank = check_int("rank", rank, 0, state.rank_size - 1)
     return state
 
 

@@ -24,6 +24,7 @@ from rec_summary import (
     load,
 )
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.records.control import Request, add_request
 from tests.support import event_files
 from tests.support.programs import observe_clicks
 from tests.support.programs.observe_clicks import COUNTRIES, STEPS, batch_of
@@ -289,17 +290,6 @@ def test_tables_have_norms_of_the_rows_that_a_function_reads(tmp_path: Path) -> 
     assert not [tag for tag in found if "table/user/" in tag and "norm" in tag]
 
 
-def test_the_launchers_rank_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setitem(sys.modules, "mindspore", None)  # type: ignore[arg-type]
-    with SummaryRecord(tmp_path) as record:
-        record.add_value("scalar", "loss", 1)
-        record.record(1)
-    state = lineage(tmp_path, "train_lineage")[-1].run_state
-    assert (state.rank, state.rank_size) == (1, 2)
-
-
 def test_a_request_to_stop_is_seen_by_the_loop(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rec_summary", "control", str(tmp_path), "--stop"]
     with SummaryRecord(tmp_path, hyper_parameters={"rate": 0.1}) as record:
@@ -340,3 +330,131 @@ def test_waiting_for_data_is_measured_where_the_loop_reads_through_batches(tmp_p
                 record.record(step)
     assert 0.5 < scalars(tmp_path / "measured", tag)[8] <= 1
     assert scalars(tmp_path / "unknown", tag) == {}
+
+
+def test_a_request_that_a_loop_cannot_fulfil_raises_nothing(tmp_path: Path) -> None:
+    with SummaryRecord(tmp_path, recommender=CLICKS, raise_exception=True) as record:
+        record.record(1)
+        record.observe(score=np.array([0.2, 0.7]), click=np.array([0, 1]))
+        record.observe(score=np.ones(1), click=np.ones(2))  # is counted
+        add_request(
+            str(tmp_path), Request(id="0" * 16, author="me", time=1.0, actions=["checkpoint"])
+        )
+        for step in range(2, 1000):
+            assert record.record(step)
+            if "control" in record.troubles:
+                break
+            time.sleep(0.01)
+        assert record.troubles == {"observe": 1, "control": 1}
+
+
+def test_a_large_number_of_steps_at_once_takes_no_memory(tmp_path: Path) -> None:
+    options = RecommenderMetrics(predictions="score", labels="click", report_steps=1, host=False)
+    with SummaryRecord(tmp_path, recommender=options) as record:
+        for step in (1, 2, 1 << 60):
+            record.observe(score=np.array([0.2, 0.7]), click=np.array([0, 1]))
+            record.record(step, samples=1000)
+        assert record.troubles == {}
+    assert scalars(tmp_path, "recommender/examples/last_100000")[1 << 60] == 6
+
+
+def test_examples_beside_those_observed_count_for_the_speed(tmp_path: Path) -> None:
+    options = RecommenderMetrics(
+        predictions="score", labels="click", report_steps=4, host=False, detail=True
+    )
+    with SummaryRecord(tmp_path, recommender=options) as record:
+        for step in range(1, 9):
+            if step % 2 == 0:
+                record.observe(score=np.array([0.2, 0.7]), click=np.array([0, 1]))
+            record.record(step, samples=1000)
+    pace, speed = (
+        scalars(tmp_path, f"recommender/throughput/{what}_per_second")[8]
+        for what in ("steps", "samples")
+    )
+    assert speed == pytest.approx(1000 * pace, rel=1e-5)
+
+
+def test_batches_of_a_step_may_have_different_widths(tmp_path: Path) -> None:
+    options = RecommenderMetrics(
+        ids={"item": "item"}, report_steps=1, throughput=False, host=False, detail=True
+    )
+    with SummaryRecord(tmp_path, recommender=options) as record:
+        record.observe(item=np.zeros((4, 2), int))
+        record.observe(item=np.zeros((4, 3), int))
+        record.record(1)
+        record.observe(item=np.arange(6).reshape(3, 2))
+        record.record(2)
+        record.observe(item=np.zeros((2, 2), int))
+        assert record.troubles == {"recommender metrics": 1}  # integers cannot be padded
+    assert record.troubles["recommender metrics: examples not counted"] == 2
+    assert scalars(tmp_path, "recommender/table/item/ids") == {2: 6.0}
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise AttributeError("no text")
+
+
+def test_an_exception_without_a_text_is_how_it_has_ended(tmp_path: Path) -> None:
+    record = SummaryRecord(tmp_path)
+    record.record(1)
+    with pytest.raises(Unspeakable), record:
+        raise Unspeakable
+    assert statuses(tmp_path)[-1] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "expected"),
+    [
+        ({"RANK": "1", "WORLD_SIZE": "2"}, {}, (1, 2)),
+        ({"RANK": "1", "WORLD_SIZE": "3"}, {"rank": 2}, (2, 3)),
+        ({"RANK": "1", "WORLD_SIZE": "1"}, {}, (0, 1)),  # of a launcher that counts from 1
+        ({"RANK": "x"}, {"rank": 1, "rank_size": 4}, (1, 4)),
+    ],
+)
+def test_ranks_are_those_of_a_launcher_unless_the_loop_says_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    arguments: dict[str, int],
+    expected: tuple[int, int],
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with SummaryRecord(tmp_path, **arguments) as record:
+        record.record(1)
+    state = lineage(tmp_path, "train_lineage")[-1].run_state
+    assert (state.rank, state.rank_size) == expected
+
+
+@pytest.mark.parametrize("where", ["in C", "in a thread"])
+def test_an_interrupt_ends_a_loop_as_it_would_without_records(tmp_path: Path, where: str) -> None:
+    code = """
+import functools, hashlib, os, signal, sys, threading, time
+from rec_summary import SummaryRecord
+work = functools.partial(hashlib.pbkdf2_hmac, "sha256", b"", b"")
+kill = lambda: os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with SummaryRecord(sys.argv[1]) as record:
+    record.record(1)
+    try:
+        if sys.argv[2] == "in C":
+            threading.Timer(0.5, kill).start()
+            begun = time.perf_counter()
+            work(100_000)
+            work(int(400_000 / (time.perf_counter() - begun)))  # one call, of 4 s
+            time.sleep(10)
+        else:
+            run = lambda: [record.record(step) for step in range(2, 100_000)]
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+            time.sleep(0.5)
+            kill()
+            time.sleep(10)
+    except KeyboardInterrupt:
+        print("saved")
+"""
+    command = [sys.executable, "-c", code, str(tmp_path), where]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECS)
+    assert (done.returncode, done.stdout) == (0, "saved\n"), done.stderr
+    assert statuses(tmp_path)[-1] == "FINISHED"

@@ -311,7 +311,6 @@ class RankMetrics:
     def _count_steps(self, steps: Steps) -> None:
         # The time of a first step, which compiles the network, is not known (NaN).
         timed = [batch for batch in steps.batches if not math.isnan(batch.seconds)]
-        timed = [batch for batch in timed for _ in range(batch.steps)]
         self._steps[tags.THROUGHPUT].add_steps(
             [
                 batch.samples if batch.trained is None else batch.trained / batch.steps
@@ -319,6 +318,7 @@ class RankMetrics:
             ],
             [batch.seconds / batch.steps for batch in timed],
             [batch.waited / batch.steps for batch in timed],
+            [batch.steps for batch in timed],
         )
         times = self._times(inputs.EVENT_TIMES, steps)
         if times is not None:
