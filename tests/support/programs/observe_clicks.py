@@ -18,7 +18,7 @@ import numpy as np
 from tests.support.programs.record_without_mindspore import Absent
 
 STEPS, ROWS = 40, 250
-COUNTRIES = np.array(["de", "fr", "us"])
+COUNTRIES = np.array([49, 33, 1])
 
 
 def batch_of(step: int, rank: int = 0) -> dict[str, Any]:

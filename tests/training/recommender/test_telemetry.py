@@ -224,9 +224,9 @@ def test_with_data_sink_each_step_of_a_call_counts(tmp_path, monkeypatch) -> Non
     counted = []
     add_steps = Throughput.add_steps
 
-    def counting(self, samples, seconds, waited) -> None:
-        counted.extend(seconds)
-        add_steps(self, samples, seconds, waited)
+    def counting(self, samples, seconds, waited, counts) -> None:
+        counted.extend(np.repeat(seconds, counts))
+        add_steps(self, samples, seconds, waited, counts)
 
     # No record has the number of steps, and what is made of it depends on the machine.
     monkeypatch.setattr(Throughput, "add_steps", counting)

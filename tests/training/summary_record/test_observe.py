@@ -116,14 +116,18 @@ def test_metrics_of_two_ranks_are_merged(tmp_path: Path) -> None:
 
 def test_the_same_stream_gives_a_collectors_numbers_to_the_last_bit(tmp_path: Path) -> None:
     pytest.importorskip("mindspore")
-    from mindspore import nn
+    from mindspore import Parameter, Tensor, nn
     from mindspore.dataset import GeneratorDataset
 
     from rec_summary import RecModel, SummaryCollector
 
     class Loss(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = Parameter(Tensor(np.float32(1)), name="scale")
+
         def construct(self, score: Any, click: Any, user: Any, country: Any) -> Any:
-            return ((score - click) ** 2).mean()
+            return ((self.scale * score - click) ** 2).mean()
 
     def batches() -> Iterable[tuple[Any, ...]]:
         for step in range(1, STEPS + 1):
@@ -132,7 +136,7 @@ def test_the_same_stream_gives_a_collectors_numbers_to_the_last_bit(tmp_path: Pa
     network, names = Loss(), [*batch_of(1)]
     names_of = observe_clicks.options()
     data = GeneratorDataset(batches, names, shuffle=False)
-    optimizer = nn.SGD([nn.Dense(1, 1).weight])
+    optimizer = nn.SGD(network.trainable_params())
     collector = SummaryCollector(tmp_path / "collector", recommender=names_of)
     with collector:
         RecModel(network, optimizer=optimizer).train(1, data, callbacks=[collector])
@@ -146,6 +150,22 @@ def test_the_same_stream_gives_a_collectors_numbers_to_the_last_bit(tmp_path: Pa
     )
     assert len(ours) > 20
     assert ours == pytest.approx(theirs, rel=0, abs=0, nan_ok=True)
+
+
+def test_texts_may_be_objects_as_in_pandas(tmp_path: Path) -> None:
+    options = RecommenderMetrics(
+        predictions="score", labels="click", slices={"country": "country"}, report_steps=1
+    )
+    countries = np.array(["de", "fr"], object)
+    with SummaryRecord(tmp_path, recommender=options) as record:
+        for step in range(1, 4):
+            batch = batch_of(step)
+            record.observe(
+                score=batch["score"], click=batch["click"], country=countries[batch["user"] % 2]
+            )
+            record.record(step)
+        assert record.troubles == {}
+    assert "recommender/slice/country=fr/auc/last_100000" in shown(tmp_path, tmp_path.name)
 
 
 def test_several_batches_before_a_record_are_one_step(tmp_path: Path) -> None:
