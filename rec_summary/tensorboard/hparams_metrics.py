@@ -42,7 +42,7 @@ def chosen_metrics(infos: Iterable[Any], recorded: Container[str] | None = None)
         recorded: The tags to choose from; all others stay, after the chosen ones. None for all.
     """
     every, others = list(infos), []
-    best = {(info.name.group, _metric_of(info)) for info in every}
+    best = {(info.name.group, metric) for info in every if (metric := _metric_of(info))}
     ranked: dict[tuple[int, str, str], list[Any]] = {}  # a metric, and its best value
     for info in sorted(every, key=lambda info: bool(_metric_of(info))):
         group, metric = info.name.group, _metric_of(info) or info.name.tag

@@ -194,6 +194,16 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
+def test_a_cursor_without_its_beginning_begins_again(exported: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(exported, base)
+    state = cursor(base / "logs")
+    del state["began"]
+    plant(base / "logs", state)
+    export_tensorboard(base / "records", base / "logs")
+    assert cursor(base / "logs")["began"] is not None
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_whatever_is_changed_in_a_cursor_nothing_is_written_elsewhere(

@@ -128,13 +128,10 @@ def export_tensorboard(
             progress(shown, report.bytes_read, report.bytes_read)
     check_failures(failed, len(chosen), "exported")
     if not has_records:
-        raise SourceError(
-            three_part(
-                "the source of records",
-                verbatim(f"{report.files} files without a readable record; {report.problems[0]}"),
-                "at least one record",
-            )
-        )
+        found = f"{report.files} files without a readable record"
+        received = "; ".join([found, *map(str, report.problems[:1])])
+        expected = "at least one record"
+        raise SourceError(three_part("the source of records", verbatim(received), expected))
     return report
 
 

@@ -186,6 +186,8 @@ class RunExporter:
         """Whether a cursor describes these records, these options and these event files."""
         if not self._options.resumable or cursor.options != self._options.fingerprint():
             return False
+        if cursor.began is None:  # it is stored when there are records
+            return False
         if not self._destination.names.fit(run, cursor.targets):
             return False
         if not continues(run, cursor, self._records):

@@ -90,7 +90,7 @@ def test_records_that_are_framed_and_converted_in_turn_give_the_same_bytes(tmp_p
         with LogDir(str(tmp_path / "logs")) as logdir:
             destination = Destination(Names(), logdir, report, ExportOptions())
             state = WriterState(file=FilePosition(1))
-            output = TensorBoardRun(name, destination, state, is_evaluation=False)
+            output = TensorBoardRun(name, destination, state, is_evaluation=False, directions={})
             for batch in parts:
                 if batch.kind == SUMMARY:
                     output.take(batch)
