@@ -29,7 +29,7 @@ class Troubles:
             Set it to None to get the next one.
     """
 
-    def __init__(self, keep_first: Callable[[str], bool] = lambda kind: False) -> None:
+    def __init__(self, keep_first: Callable[[str], bool] | None = None) -> None:
         self.first: tuple[str, BaseException | str] | None = None
         self._keep_first = keep_first
         self._counts: dict[str, int] = {}
@@ -46,7 +46,7 @@ class Troubles:
         kind = valid_unicode(kind)  # it may name a path or a tag that is not UTF-8
         with _lock:
             first = kind not in self._counts
-            if self._keep_first(kind):
+            if self._keep_first is not None and self._keep_first(kind):
                 self.first = self.first or (kind, error)
             self._counts[kind] = self._counts.get(kind, 0) + count
         if first:
