@@ -289,9 +289,15 @@ class _WaitWatch(contextlib.AbstractContextManager[None]):
         self._stopped.clear()
         self._pipe = os.pipe()
         os.set_blocking(self._pipe[1], False)  # set_wakeup_fd requires it
+        thread = threading.Thread(target=self._watch, name="rec_summary-signals", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no room for another one
+            for end in self._pipe:
+                os.close(end)
+            raise
+        self._thread = thread
         self._before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-        self._thread = threading.Thread(target=self._watch, name="rec_summary-signals", daemon=True)
-        self._thread.start()
 
     def join(self) -> None:
         """Waits for the thread to end."""

@@ -7,6 +7,7 @@ import logging
 import math
 import pickle
 import resource
+import signal
 import threading
 
 import numpy as np
@@ -413,6 +414,7 @@ def test_where_no_thread_can_be_started_training_goes_on_and_is_told(tmp_path):
         threading.stack_size(before)
     assert journal.hooks[-2:] == ["end", "exit"]
     assert collector.troubles == {"signals": 1, "open": 1, "landscape checkpoints": 1}
+    assert signal.set_wakeup_fd(-1) == -1
     assert not list(tmp_path.glob("*events*"))
 
 
