@@ -23,7 +23,7 @@ KNOWN = {
     "engines/pools.py": "WORKERS",
     "engines/worker.py": "asks for the parent",
     "records/writing/retention.py": "COMPACTION",
-    "training/provenance.py": "git, which is no Python",
+    "training/process/provenance.py": "git, which is no Python",
 }
 
 COMPACTION = """

@@ -29,8 +29,8 @@ from rec_summary.records.writing.background import (
 )
 from rec_summary.records.writing.record import MessageRecord, Record
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
-from rec_summary.training import provenance
 from rec_summary.training.npy_export import NpyExporter
+from rec_summary.training.process import provenance
 from rec_summary.values.summary import TENSOR, SummaryValue, encode_event
 
 

@@ -36,7 +36,6 @@ from rec_summary.training.collector.options import (
 from rec_summary.training.collector.settings import network_settings, training_settings
 from rec_summary.training.collector.snapshots import metric_values
 from rec_summary.training.collector.train_run import TrainRun
-from rec_summary.training.ending import this_environment
 from rec_summary.training.graphs import dataset_graph, graph_record
 from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
 from rec_summary.training.lineage import lineage
@@ -47,6 +46,7 @@ from rec_summary.training.lineage.custom import (
 )
 from rec_summary.training.npy_export import check_export_options
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
+from rec_summary.training.process.ending import this_environment
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.step_reader import StepReader
 from rec_summary.training.recommender.tables import network_tables
@@ -64,7 +64,7 @@ from rec_summary.training.run_directory import (
     last_step,
     totals_before,
 )
-from rec_summary.training.session import Session
+from rec_summary.training.session.session import Session
 from rec_summary.training.step_view import StepView
 
 logger = logging.getLogger("rec_summary.training")

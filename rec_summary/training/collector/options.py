@@ -21,8 +21,8 @@ from rec_summary.checks import (
     check_that,
 )
 from rec_summary.training.landscape.options import LandscapeOptions, check_landscape
-from rec_summary.training.options import SessionOptions
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
+from rec_summary.training.session.options import SessionOptions
 
 MOST_HISTOGRAM_VALUES: Final = 1 << 16
 FIRST_PARAMETERS: Final = 5

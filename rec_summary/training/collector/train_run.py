@@ -16,11 +16,11 @@ from rec_summary.records.files import make_directory
 from rec_summary.records.reading.totals import Totals
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.collector.snapshots import Snapshots
-from rec_summary.training.ending import ended_by
 from rec_summary.training.landscape.checkpoints import save_atomically
 from rec_summary.training.lineage.lineage import describe_dataset, train_lineage
 from rec_summary.training.lineage.optimizers import find_optimizers
-from rec_summary.training.session import Progress
+from rec_summary.training.process.ending import ended_by
+from rec_summary.training.session.session import Progress
 from rec_summary.training.step_view import StepView, losses
 
 _SHOWN_PARAMETERS: Final = 8  # in an answer to a request

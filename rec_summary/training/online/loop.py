@@ -19,7 +19,7 @@ from mindspore.train.callback import RunContext
 from rec_summary.checks import check_that
 from rec_summary.training._mindspore import built_helper, release_iterator
 from rec_summary.training.online.stream import INT32_MAX, OpenStream
-from rec_summary.training.signals import StopSignals
+from rec_summary.training.process.signals import StopSignals
 
 _log = logging.getLogger("rec_summary.training")
 

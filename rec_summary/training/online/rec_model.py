@@ -17,7 +17,7 @@ from rec_summary.training import _mindspore, operators
 from rec_summary.training.online.loop import UNBOUNDED, OnlineRun
 from rec_summary.training.online.stream import OpenStream, batches_in_pass, opened
 from rec_summary.training.online.train_step import TrainStep
-from rec_summary.training.signals import StopSignals
+from rec_summary.training.process.signals import StopSignals
 
 _log = logging.getLogger("rec_summary.training")
 

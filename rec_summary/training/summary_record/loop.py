@@ -11,9 +11,9 @@ from rec_summary.checks import valid_unicode
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
 from rec_summary.records.reading.totals import Totals
-from rec_summary.training.ending import ended_by
+from rec_summary.training.process.ending import ended_by
 from rec_summary.training.run_directory import own_lineage, totals_before
-from rec_summary.training.session import Progress
+from rec_summary.training.session.session import Progress
 
 
 class Loop:

@@ -29,16 +29,16 @@ from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, che
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training import loaded, operators
-from rec_summary.training.ending import this_environment
 from rec_summary.training.graphs import graph_record
 from rec_summary.training.lineage.custom import CustomValue, check_custom_lineage
 from rec_summary.training.npy_export import check_export_options
-from rec_summary.training.options import SessionOptions
+from rec_summary.training.process.ending import this_environment
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.rows import EmbeddingTable
 from rec_summary.training.recorder import RecorderOptions
 from rec_summary.training.run_directory import came_second, other_writer, own_lineage
-from rec_summary.training.session import Session
+from rec_summary.training.session.options import SessionOptions
+from rec_summary.training.session.session import Session
 from rec_summary.training.summary_record.loop import Loop
 from rec_summary.training.summary_record.observed import Batch, Observed
 from rec_summary.training.summary_record.plugins import GRAPH, PendingValues, own_content

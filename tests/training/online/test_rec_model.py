@@ -30,7 +30,7 @@ from mindspore.train import (
 from rec_summary.training import _mindspore
 from rec_summary.training.online.loop import UNBOUNDED, OnlineRun
 from rec_summary.training.online.rec_model import RecModel
-from rec_summary.training.signals import StopSignals
+from rec_summary.training.process.signals import StopSignals
 from tests.support import forkserver
 from tests.support.nets import (
     BATCH,

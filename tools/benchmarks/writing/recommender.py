@@ -296,7 +296,7 @@ def _steps(
         What the collector does in the step of a number, and what it does at the end.
     """
     from rec_summary.records.failures import Troubles
-    from rec_summary.training.ending import this_environment
+    from rec_summary.training.process.ending import this_environment
     from rec_summary.training.recommender.step_reader import StepReader
     from rec_summary.training.recommender.tables import network_tables
     from rec_summary.training.recommender.telemetry import RecommenderTelemetry

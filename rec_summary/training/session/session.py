@@ -17,12 +17,12 @@ from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
 from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
 from rec_summary.training import loaded
-from rec_summary.training.control import Applied, Control
 from rec_summary.training.lineage.custom import custom_lineage
-from rec_summary.training.options import SessionOptions
+from rec_summary.training.process.signals import InterruptSignals, end_waits
 from rec_summary.training.recommender.telemetry import RecommenderTelemetry
 from rec_summary.training.recorder import Recorder
-from rec_summary.training.signals import InterruptSignals, end_waits
+from rec_summary.training.session.control import Applied, Control
+from rec_summary.training.session.options import SessionOptions
 
 logger = logging.getLogger("rec_summary.training")
 

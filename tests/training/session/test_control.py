@@ -21,9 +21,9 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
 from rec_summary.training.collector.options import SETTINGS, CollectorOptions, check_specified
 from rec_summary.training.collector.train_run import save_checkpoint
-from rec_summary.training.control import Control
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
 from rec_summary.training.recorder import RecorderOptions
+from rec_summary.training.session.control import Control
 from tests.support.nets import ClickNet, Journal, bounded, click_model, stream
 from tests.support.training_records import lineage, messages, scalars, statuses
 from tests.support.waiting import eventually

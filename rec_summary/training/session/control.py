@@ -17,7 +17,7 @@ from typing import Any, Final
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.control import FileVersion, Request, read_requests, version_of
 from rec_summary.records.failures import Troubles
-from rec_summary.training.options import SessionOptions
+from rec_summary.training.session.options import SessionOptions
 
 NOTE: Final = "note"
 CONTROL: Final = "control"

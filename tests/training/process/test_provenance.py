@@ -164,7 +164,7 @@ def test_steps_do_not_wait_for_git_and_the_last_lineage_does(tmp_path: Path) -> 
     script = f"until [ -e {trained_file} ]; do sleep 0.02; done; echo {'a1' * 20}"
     program = alone(
         tmp_path / "project",
-        begin="from rec_summary.training import provenance\n"
+        begin="from rec_summary.training.process import provenance\n"
         f"provenance.MOST_SECS = {PATIENCE_SECS}",
         then=f"open({str(tmp_path / 'trained')!r}, 'w').close()",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rec_summary.training.ending import reason_of
+from rec_summary.training.process.ending import reason_of
 
 
 @pytest.mark.parametrize(

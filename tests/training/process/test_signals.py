@@ -27,7 +27,7 @@ pytest.importorskip("mindspore")
 
 from mindspore.train import LambdaCallback, OnRequestExit
 
-from rec_summary.training.signals import InterruptSignals, StopSignals
+from rec_summary.training.process.signals import InterruptSignals, StopSignals
 from tests.faults.children import left_in
 from tests.support.nets import Journal, Row, batch_of_clicks, click_model, stream
 
