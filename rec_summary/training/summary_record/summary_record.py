@@ -361,9 +361,12 @@ class SummaryRecord:
         samples = samples if samples is None else check_int("samples", samples, 0)
         if self._refuses():
             return False
+        earlier, self._troubles.first = self._troubles.first, None
         with self._session.signals.deferring():
             self._record(step, train_network, plugin_filter, samples)
-        self._raise_failure()
+        self._troubles.first = earlier or self._troubles.first
+        if earlier is not None:  # what fails from now on, the next call raises
+            self._raise_failure()
         return True
 
     def _record(
