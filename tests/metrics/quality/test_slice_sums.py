@@ -19,7 +19,6 @@ from rec_summary.metrics.quality.slice_sums import (
     Moments,
     ValueSums,
     areas,
-    moments,
 )
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.slice_report import auc_standard_error
@@ -28,7 +27,7 @@ from rec_summary.metrics.state import restore
 
 def batch(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> Moments:
     clicks = clean(scores, labels, weights)
-    return moments(clicks, *LogLoss().terms(clicks))
+    return Moments.of(clicks, *LogLoss().terms(clicks))
 
 
 def slicing(names: np.ndarray) -> Slicing:
@@ -98,7 +97,7 @@ def test_sums_do_not_depend_on_the_batches(seed: int, sizes: list[int]) -> None:
             parts.count(batch(scores[at], labels[at], weights[at]), slicing(names[at]))
     one, other = (sums.end_interval(detailed=True) for sums in (whole, parts))
     assert one.values == other.values
-    np.testing.assert_array_equal(one.sums, other.sums)
+    np.testing.assert_allclose(one.sums, other.sums, rtol=1e-12)
     assert one.orders is not None
     assert other.orders is not None
     np.testing.assert_array_equal(one.orders, other.orders)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rec_summary.arrays import Array
+from rec_summary.arrays import Array, Floats
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report, tags
 from rec_summary.metrics.drift import LABEL
@@ -24,7 +24,7 @@ from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.slice_sums import ValueSums, moments
+from rec_summary.metrics.quality.slice_sums import Moments, ValueSums
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import ColumnBatch, State
 from rec_summary.metrics.windows import (
@@ -266,13 +266,13 @@ class TaskMetrics:
             return batches, {"number not usable": errors.refused}
         clicks = clean(scores, labels, weights, odds)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
-        if len(clicks.labels):
-            self._count_sums(clicks, examples.slicings)
         if clicks.kept is None and len(scores):
-            batches[tags.QUALITY] = quality.prepare(clicks)
+            prepared = batches[tags.QUALITY] = quality.prepare(clicks)
+            self._count_sums(clicks, examples.slicings, prepared.losses, prepared.scores)
             if users is not None:
                 batches[tags.USERS] = UserScores().prepare(users, clicks)
         else:
+            self._count_sums(clicks, examples.slicings, *quality.loss.terms(clicks))
             # Windows also count invalid examples, so they need the whole batch.
             columns = (scores, labels, weights, odds)
             batches[tags.QUALITY] = ColumnBatch.of(*columns)
@@ -280,8 +280,10 @@ class TaskMetrics:
                 batches[tags.USERS] = ColumnBatch.of(users, *columns)
         return batches, refused
 
-    def _count_sums(self, clicks: Clicks, slicings: Mapping[str, Slicing]) -> None:
-        batch = moments(clicks, *self._empty[tags.QUALITY].loss.terms(clicks))
+    def _count_sums(
+        self, clicks: Clicks, slicings: Mapping[str, Slicing], losses: Floats, scores: Floats
+    ) -> None:
+        batch = Moments.of(clicks, losses, scores)
         for column, sums in self._sums.items():
             slicing = slicings.get(column)
             if column and slicing is None:
