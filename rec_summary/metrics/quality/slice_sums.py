@@ -253,20 +253,13 @@ class ValueSums(State):
         return ColumnSums(values, sums[some], orders[some] if detailed else None)
 
     def arrays(self) -> dict[str, Array]:
-        """Returns the settings, and the values that were recorded with their examples."""
-        recent = self._recent
-        return {
-            "most": to_array(self.most),
-            "names": np.array(list(recent), np.str_),
-            "examples": np.array(list(recent.values()), np.float64),
-        }
+        """Returns the settings, and the values that were recorded."""
+        return {"most": to_array(self.most), "names": np.array(sorted(self._recent), np.str_)}
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ValueSums:
         new = cls(arrays.integer("most", 1))
-        names = arrays.take("names", "U", (None,)).tolist()
-        examples = arrays.sums("examples", np.float64, (len(names),)).tolist()
-        new._recent = dict(zip(names, examples, strict=True))
+        new._recent = dict.fromkeys(arrays.take("names", "U", (None,)).tolist(), 0.0)
         new._begin({name: row for row, name in enumerate(new._recent, 1)}, None)
         return new
 
