@@ -419,11 +419,11 @@ def test_ids_that_are_no_integers_are_missing_and_not_seen() -> None:
 
 def test_a_value_that_has_had_a_tag_keeps_it_over_a_restart(tmp_path) -> None:
     slices = {"country": Slice(("context", 1), shown=1)}
-    options = RecommenderMetrics(predictions=1, labels=2, slices=slices, last=(600,))
+    options = RecommenderMetrics(predictions=1, labels=2, slices=slices, last=(1200,))
 
     def tagged(country: int, step: int) -> set[str]:
-        part = batch(step)
-        part.values["name", "context"][:200, 1] = country
+        part = batch(step, 300 * step)
+        part.values["name", "context"][:, 1] = country
         rank = Aggregator(options, {}, str(tmp_path), 0, 1, Troubles())
         event = Event.FromString(rank.work([part], request(step)))
         tags = [value.tag for value in event.summary.value]
