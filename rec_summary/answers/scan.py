@@ -84,19 +84,21 @@ class Onset(NamedTuple):
     z: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scan:
     """The comparisons of some series.
 
     Attributes:
         compare: Compares them.
         count: How many comparisons there are.
+        span: Where changes are looked for.
         places: Of each length: the intervals, the factors of the standard errors, and z where the
             change is looked for, else 0.
     """
 
     compare: Compare
     count: int
+    span: range
     places: list[tuple[Integers, Integers, Integers, Floats, Floats]]
 
     def onset(self, series: int, threshold: float) -> Onset | None:
@@ -122,10 +124,11 @@ class Scan:
             near = np.flatnonzero((middle >= first) & (middle <= first + max(2 * room, 4)))
             if len(near):
                 at = near[z[near].argmax()]
-                found = (z[at], begin[at], middle[at], end[at], factor)
-                best = max(best, found, key=lambda each: each[0])
+                place = (z[at], begin[at], middle[at], end[at], factor)
+                best = max(best, place, key=lambda each: each[0])
         _, begin, middle, end, factor = best
-        return self._refined(series, int(begin), int(middle), int(end), float(factor))
+        found = self._refined(series, int(begin), int(middle), int(end), float(factor))
+        return found if found.first in self.span else None  # it moved before, or later
 
     def until(self, series: int, onset: Onset) -> int | None:
         """Returns the first report at which a series was back, and has stayed; None if it was not.
@@ -199,7 +202,7 @@ def scan(
         z = np.where(change.is_bad & within, np.abs(z) / least, 0)
         places.append((begin, middle, end, np.broadcast_to(least, z.shape[1:]), z))
         length *= 2
-    return Scan(compare, count, places)
+    return Scan(compare, count, span, places)
 
 
 def threshold(comparisons: int) -> float:

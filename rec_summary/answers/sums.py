@@ -14,6 +14,7 @@ import numpy as np
 
 from rec_summary.answers.scan import ALL, LEAST_PAST, Change, Compare
 from rec_summary.arrays import Flags, Floats, Integers
+from rec_summary.metrics.quality.slice_sums import FIELDS
 from rec_summary.series.slices import SliceHistory
 
 (
@@ -28,7 +29,7 @@ from rec_summary.series.slices import SliceHistory
     LOSS_SQUARES,
     CLICK_LOSSES,
     ERROR_SQUARES,
-) = range(11)
+) = range(len(FIELDS))
 
 _CALIBRATION_FLOOR: Final = 0.01  # of the click rate
 _LEAST_CALIBRATION: Final = 0.05  # the least change that counts, as a logarithm
@@ -78,6 +79,22 @@ def click_rate_of(sums: Sums) -> Floats:
     with np.errstate(all="ignore"):
         rate: Floats = sums[CLICKS] / sums[WEIGHT]
     return rate
+
+
+def whole_of_values(totals: Floats, wholes: Floats) -> Floats:
+    """Returns the totals of a task in the reports in which each value is counted on its own.
+
+    Of more values than are counted, one may be part of `other` in some reports.
+
+    Args:
+        totals: `totals_of` a column, (11, t + 1, values).
+        wholes: The same of the task, (11, t + 1, 1).
+    """
+    is_counted = np.diff(totals[EXAMPLES], axis=0) > 0
+    own = np.zeros((WEIGHT_SQUARES + 1, *totals.shape[1:]))
+    for number in (WEIGHT, WEIGHT_SQUARES):
+        np.cumsum(np.diff(wholes[number], axis=0) * is_counted, axis=0, out=own[number, 1:])
+    return own
 
 
 def calibration(before: Sums, after: Sums, _: Sums, __: Sums) -> Change:
@@ -160,18 +177,18 @@ def comparing(statistic: Statistic, totals: Floats, wholes: Floats) -> Compare:
     Args:
         statistic: What is compared.
         totals: `totals_of` the column.
-        wholes: The same of the task, for the same reports.
+        wholes: The same of the task, for the same reports; or one for each value.
     """
 
     def compare(
         begin: Integers, end: Integers, start: Integers, stop: Integers, series: slice = ALL
     ) -> Change:
-        own = totals[:, :, series]
+        own, every = totals[:, :, series], wholes[:, :, series if wholes.shape[2] > 1 else ALL]
         return statistic(
             Between(own, begin, end),
             Between(own, start, stop),
-            Between(wholes, begin, end),
-            Between(wholes, start, stop),
+            Between(every, begin, end),
+            Between(every, start, stop),
         )
 
     return compare

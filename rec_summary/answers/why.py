@@ -21,6 +21,7 @@ from rec_summary.answers import orders, parts, scalars, sums
 from rec_summary.answers.scalars import Scalars, Watched
 from rec_summary.answers.scan import Compare, Onset, Scan, scan, threshold
 from rec_summary.arrays import Floats, Integers
+from rec_summary.metrics.quality.slices import OTHER
 from rec_summary.series.slices import SliceHistory
 
 METRICS: Final = ("auc", "ne", "calibration")
@@ -158,11 +159,19 @@ class _Scanned(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """A series that moved: its number among those of `scanned`, and where."""
+    """A series that moved.
+
+    Attributes:
+        scanned: What it was scanned with.
+        series: Its number there.
+        onset: Where it moved.
+        rank: The largest z of all metrics of the same slice, by which slices are compared.
+    """
 
     scanned: _Scanned
     series: int
     onset: Onset
+    rank: float
 
     @property
     def first(self) -> int:
@@ -224,7 +233,7 @@ def why(
     scanned += _scan_scalars([*series], wholes, reports, since, at)
     least = threshold(sum(each.scan.count for each in scanned))
     moves = [
-        _Move(each, number, onset)
+        _Move(each, number, onset, onset.z)
         for each in scanned
         for number in range(_width(each))
         if (onset := each.scan.onset(number, least)) is not None
@@ -266,11 +275,15 @@ def _scan_task(
         ]
         for found, name, statistic in statistics:
             if with_traffic if found in (MIX, RATE) else metric in (None, name):
-                compare = sums.comparing(statistic, *totals)
+                of_values = found == MIX and OTHER in history.values
+                wholes = sums.whole_of_values(*totals) if of_values else totals[1]
+                compare = sums.comparing(statistic, totals[0], wholes)
                 comparisons = _scan(compare, history.steps, warm, since, at)
                 yield _Scanned(found, name, comparisons, history.steps, history, aligned)
         if metric in (None, "auc") and len(history.order_steps):
-            comparisons = _scan(orders.comparing(history), history.order_steps, warm, since, at)
+            comparisons = _scan(
+                orders.comparing(history, totals[0]), history.order_steps, warm, since, at
+            )
             yield _Scanned(kind, "auc", comparisons, history.order_steps, history, aligned)
 
 
@@ -330,7 +343,7 @@ def _spacing(steps: Integers) -> int:
 
 def _ranked(moves: Sequence[_Move], least: float) -> list[Finding]:
     """Returns the findings, the likeliest culprit first."""
-    by_z = sorted(_strongest(moves), key=lambda move: -move.onset.z)
+    by_z = sorted(_strongest(moves), key=lambda move: -move.rank)
     first = _culprit([move for move in by_z if move.scanned.kind in (SLICE, TASK)], least)
     causes = [move for move in by_z if move.scanned.kind in _CAUSES]
     if first is not None:
@@ -352,21 +365,27 @@ def _ranked(moves: Sequence[_Move], least: float) -> list[Finding]:
 
 def _strongest(moves: Sequence[_Move]) -> list[_Move]:
     """Returns the move of the metric that says most of each slice, task and scalar."""
-    best = dict[tuple[Any, ...], _Move]()
+    best, ranks = dict[tuple[Any, ...], _Move](), dict[tuple[Any, ...], float]()
     for move in moves:
         scanned = move.scanned
         if scanned.history is not None:
             key: tuple[Any, ...] = (scanned.kind, scanned.history.task, _name(move))
         else:
             key = (scanned.kind, _name(move))
-        if key not in best or move.onset.z > best[key].onset.z:
+        ranks[key] = max(ranks.get(key, 0.0), move.rank)
+        if key not in best or _weight(move) > _weight(best[key]):
             best[key] = move
-    return [*best.values()]
+    return [move._replace(rank=ranks[key]) for key, move in best.items()]
+
+
+def _weight(move: _Move) -> tuple[bool, float]:
+    """Returns which metric of a slice is shown: the AUC is known in detailed reports only."""
+    return move.scanned.metric != "auc", move.onset.z
 
 
 def _culprit(damage: Sequence[_Move], least: float) -> _Move | None:
     """Returns the slice that lost most beyond chance; its task if all slices are alike."""
-    by_z = sorted(damage, key=lambda move: -move.onset.z)
+    by_z = sorted(damage, key=lambda move: -move.rank)
     slices = [move for move in by_z if move.scanned.kind == SLICE]
     for move in slices[:1]:
         own = [each for each in by_z if each.scanned.kind == TASK and _task(each) == _task(move)]
@@ -487,7 +506,7 @@ def _values(move: _Move) -> tuple[float | None, float | None]:
         numbers = [float(np.mean(watched.values[part])) for part in (before, after)]
     elif history is not None and metric == "auc":
         cells = [history.orders[part, move.series].sum(0) for part in (before, after)]
-        numbers = [float(orders.areas(each)[0]) for each in cells]
+        numbers = [orders.area_of(each) for each in cells]
     elif history is not None and metric == "traffic":
         assert move.scanned.whole is not None
         own, every = (_windows(move, each) for each in (history, move.scanned.whole))

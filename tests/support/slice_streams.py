@@ -1,142 +1,139 @@
-"""Streams of an online model with slices, and their sums as a run records them."""
+"""Streams of an online model with two heads and five columns, as a run would see them.
+
+`ctr` is a click, `cvr` a purchase after a click. A logistic model learns from each batch after it
+has scored it (AdaGrad), while the truth drifts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS
 from rec_summary.series.slices import SliceHistory
 
 COLUMNS = {"country": 8, "language": 6, "device": 3, "hour": 24, "genre": 20}
 COUNTRIES = ("ES", "DE", "FR", "IT", "US", "GB", "PL", "SE")
-_SHARES = (0.04, 0.25, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06)
-CELLS = 32
+SHARES = (0.04, 0.25, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06)
+TASKS = ("ctr", "cvr")
+_NUMBERS = 3
 
 Batch = dict[str, np.ndarray]
+Mend = Callable[[int, Batch, np.random.Generator], None]
 
 
 @dataclass
 class Stream:
-    """A stream: the batches, what breaks, and the model that learns from it.
+    """A stream.
 
     Attributes:
         seed: Of all random numbers.
+        mend: Changes a batch before the model sees it: gets the step, the columns by name (also
+            `ctr`, `cvr` and `numbers`), and the generator.
+        shares: The shares of the countries at a step.
         reports: How many reports there are.
         steps: Steps of a report.
         size: Examples of a batch.
         drift: How far the truth moves in a step.
         rate: The rate of learning.
-        mends: Changes a batch: it gets the step, the columns, the labels of both heads, and the
-            generator.
     """
 
     seed: int
+    mend: Mend = lambda *_: None
+    shares: Callable[[int], tuple[float, ...]] = lambda _: SHARES
     reports: int = 40
     steps: int = 50
     size: int = 256
     drift: float = 0.002
-    rate: float = 0.02
-    shares: Callable[[int], np.ndarray] | None = None
-    mends: Callable[[int, Batch, np.random.Generator], None] = lambda *_: None
-    columns: dict[str, int] = field(default_factory=lambda: dict(COLUMNS))
+    rate: float = 0.04
 
-    def histories(self) -> list[SliceHistory]:
+    def batches(self) -> Iterator[Batch]:
+        """Yields the columns of each step, with the scores of both heads, (examples, 2)."""
         rng = np.random.default_rng(self.seed)
-        names = list(self.columns)
-        offsets = np.cumsum([0, *self.columns.values()])
-        width = int(offsets[-1]) + 4  # and three numbers and an intercept
+        offsets = np.cumsum([0, *COLUMNS.values()])
+        width = int(offsets[-1]) + _NUMBERS + 1
         truth = rng.normal(0, 0.4, (2, width))
         truth[:, -1] = (-1.5, -1.0)
         learnt, squares = np.zeros((2, width)), np.full((2, width), 1e-3)
-        sums = {
-            (task, column): np.zeros((self.reports, max(count, 1), 11))
-            for task in ("ctr", "cvr")
-            for column, count in (*self.columns.items(), ("", 1))
-        }
-        for step in range(self.reports * self.steps):
-            shares = np.array(_SHARES) if self.shares is None else self.shares(step)
-            batch = self._batch(rng, names, shares)
-            ids = np.stack([batch[name] for name in names], 1) + offsets[:-1]
-            inputs = np.zeros((self.size, width))
-            np.put_along_axis(inputs, ids, 1.0, 1)
-            inputs[:, -4:-1], inputs[:, -1] = rng.normal(0, 1, (self.size, 3)), 1
+        inputs = np.zeros((self.size, width))
+        for step in range(1, self.reports * self.steps + 1):
+            batch = self._batch(rng, np.array(self.shares(step)))
+            batch["numbers"] = rng.normal(0, 1, (self.size, _NUMBERS))
+            self._fill(inputs, batch, offsets)
             truth += rng.normal(0, self.drift, truth.shape)
-            odds = inputs @ truth.T
-            chances = 1 / (1 + np.exp(-odds))
-            labels = (rng.random(chances.shape) < chances).astype(float)
-            batch |= {"ctr": labels[:, 0], "cvr": labels[:, 1]}
-            self.mends(step, batch, rng)
-            scores = 1 / (1 + np.exp(-(inputs @ learnt.T)))
-            report = step // self.steps
-            mask = np.ones((self.size, 2), bool)
-            mask[:, 1] = labels[:, 0] > 0
-            for head, task in enumerate(("ctr", "cvr")):
-                chosen = mask[:, head]
-                own = _sums_of(scores[chosen, head], batch[task][chosen])
-                sums[task, ""][report, 0] += own.sum(0)
-                for name in names:
-                    np.add.at(sums[task, name][report], batch[name][chosen], own)
-                error = (scores[chosen, head] - batch[task][chosen]) @ inputs[chosen] / self.size
+            labels = rng.random((self.size, 2)) < _sigmoid(inputs @ truth.T)
+            batch |= {"ctr": labels[:, 0] * 1.0, "cvr": labels[:, 1] * 1.0}
+            batch["clicked"] = batch["ctr"].copy()
+            self.mend(step, batch, rng)
+            self._fill(inputs, batch, offsets)
+            batch["scores"] = _sigmoid(inputs @ learnt.T)
+            yield batch
+            for head, task in enumerate(TASKS):
+                chosen = slice(None) if head == 0 else batch["clicked"] > 0
+                error = (batch["scores"][chosen, head] - batch[task][chosen]) @ inputs[chosen]
+                error /= self.size
                 squares[head] += error**2
-                learnt[head] -= self.rate * error / np.sqrt(squares[head]) * 2
-        return [
-            SliceHistory(
-                task,
-                column,
-                True,
-                np.arange(1, self.reports + 1) * self.steps,
-                1.7e9 + np.arange(self.reports) * 60.0,
-                _values(column, table.shape[1]),
-                table,
-                np.zeros(0, np.int64),
-                np.zeros((0, table.shape[1], 2, CELLS)),
-            )
-            for (task, column), table in sums.items()
-        ]
+                learnt[head] -= self.rate * error / np.sqrt(squares[head])
 
-    def _batch(self, rng, names, shares):
+    def histories(self) -> list[SliceHistory]:
+        """Returns the sums that a run records of the stream, without orders."""
+        keys = [(task, column) for task in TASKS for column in ("", *COLUMNS)]
+        tables = {
+            key: np.zeros((self.reports, COLUMNS.get(key[1], 1), len(FIELDS))) for key in keys
+        }
+        for number, batch in enumerate(self.batches()):
+            for head, task in enumerate(TASKS):
+                chosen = slice(None) if head == 0 else batch["clicked"] > 0
+                own = sums_of(batch["scores"][chosen, head], batch[task][chosen])
+                report = number // self.steps
+                tables[task, ""][report, 0] += own.sum(0)
+                for column in COLUMNS:
+                    np.add.at(tables[task, column][report], batch[column][chosen], own)
+        return [history_of(*key, table, self.steps) for key, table in tables.items()]
+
+    def _batch(self, rng: np.random.Generator, shares: np.ndarray) -> Batch:
         batch = {}
-        for name in names:
-            count = self.columns[name]
+        for name, count in COLUMNS.items():
             chances = shares if name == "country" else 1 / np.arange(1, count + 1)
             batch[name] = rng.choice(count, self.size, p=chances / chances.sum())
-        if "language" in batch:  # Spanish is spoken in Spain, and by some elsewhere
-            is_spain = batch["country"] == 0
-            batch["language"] = np.where(
-                is_spain,
-                0,
-                np.where(rng.random(self.size) < 0.03, 0, np.maximum(batch["language"], 1)),
-            )
+        # The first language is that of the first country, and of some elsewhere.
+        is_spoken = (batch["country"] == 0) | (rng.random(self.size) < 0.03)
+        batch["language"] = np.where(is_spoken, 0, np.maximum(batch["language"], 1))
         return batch
 
+    def _fill(self, inputs: np.ndarray, batch: Batch, offsets: np.ndarray) -> None:
+        inputs[:] = 0
+        ids = np.stack([batch[name] for name in COLUMNS], 1) + offsets[:-1]
+        np.put_along_axis(inputs, ids, 1.0, 1)
+        inputs[:, -_NUMBERS - 1 : -1], inputs[:, -1] = np.nan_to_num(batch["numbers"]), 1
 
-def _values(column, count):
-    if not column:
-        return [""]
+
+def values_of(column: str) -> list[str]:
+    """Returns the names of the values of a column."""
     if column == "country":
-        return list(COUNTRIES)
-    return [f"{column[0]}{number}" for number in range(count)]
+        return [*COUNTRIES]
+    return [f"{column[0]}{number}" for number in range(COLUMNS[column])] if column else [""]
 
 
-def _sums_of(scores, labels):
+def sums_of(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Returns what each example adds to the sums, (examples, fields)."""
     scores = np.clip(scores, 1e-7, 1 - 1e-7)
     losses = -np.where(labels > 0, np.log(scores), np.log1p(-scores))
     ones = np.ones(len(scores))
-    return np.stack(
-        [
-            ones,
-            ones,
-            labels,
-            scores,
-            losses,
-            ones,
-            labels,
-            losses,
-            losses**2,
-            losses * labels,
-            (scores - labels) ** 2,
-        ],
-        1,
-    )
+    squares = ones, labels, losses, losses**2, losses * labels, (scores - labels) ** 2
+    return np.stack([ones, ones, labels, scores, losses, *squares], 1)
+
+
+def history_of(task: str, column: str, table: np.ndarray, steps: int) -> SliceHistory:
+    """Returns the history of a table of sums, (reports, values, fields)."""
+    numbers = np.arange(1, len(table) + 1)
+    values = values_of(column)
+    orders = np.zeros((0, len(values), 2, CELLS))
+    places = numbers * steps, 1.7e9 + numbers * 60.0
+    return SliceHistory(task, column, True, *places, values, table, np.zeros(0, np.int64), orders)
+
+
+def _sigmoid(odds: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-odds))
