@@ -34,6 +34,7 @@ from rec_summary.cli.commands import (  # noqa: F401
     tail,
     upkeep,
     watch,
+    why,
 )
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it

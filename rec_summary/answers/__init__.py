@@ -1,0 +1,1 @@
+"""Answers to questions about whole runs: which part moved a metric, and since when."""

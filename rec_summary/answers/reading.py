@@ -1,0 +1,124 @@
+"""Asks of a recorded run why a metric moved."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from rec_summary.answers.scalars import KINDS, RANK, Scalars
+from rec_summary.answers.why import Answer, Event, why
+from rec_summary.errors import ArgumentError, three_part
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import by_tag
+from rec_summary.series.lineage import NOTE, lineage_events, lineage_of
+from rec_summary.series.options import ExportOptions, Moment, Selection, Since
+from rec_summary.series.report import Report
+from rec_summary.series.runs.values import scalars_in_memory
+from rec_summary.series.slices import SliceHistory, histories
+from rec_summary.series.text import valid
+
+
+def why_of(
+    run: Run,
+    report: Report,
+    *,
+    metric: str | None = None,
+    task: str | None = None,
+    since: Moment = None,
+    at: int | None = None,
+) -> Answer:
+    """Returns what moved a metric of a run, the likeliest culprit first.
+
+    Of several processes that have recorded as the same rank at the same time, the first counts.
+
+    Args:
+        run: The run.
+        report: Counts what is read, and takes problems.
+        metric: One of `METRICS`; None for all.
+        task: Only this task; None for all.
+        since: Only what began then or later.
+        at: Only what began around this step.
+
+    Raises:
+        ArgumentError: There is no such task.
+    """
+    beginning = ExportOptions(since=since).beginning
+    slices = histories(run, Selection(ExportOptions()), report).get(valid(run.name), [])
+    tasks = [history.task for history in slices if not history.column]
+    if task is not None and task not in tasks:
+        expected = f"one of {', '.join(tasks)}" if any(tasks) else "none: tasks have no names here"
+        raise ArgumentError(three_part("the task", task, expected))
+    series = [*_scalars(run, report)]
+    step = _step_of(beginning, slices, series)
+    events = sorted(_events(run, report), key=lambda event: (event.step, event.wall_time))
+    return why(slices, series, events, metric=metric, task=task, since=step, at=at)
+
+
+def _scalars(run: Run, report: Report) -> Iterator[Scalars]:
+    """Yields the scalars that can be a cause."""
+    selection = Selection(ExportOptions(tags=_tags()))
+    parts = sorted(
+        (
+            (tag, writer.rank, columns)
+            for writer, every in scalars_in_memory(run, selection, report)
+            if writer.number == 1
+            for tag, columns in by_tag(every)
+        ),
+        key=lambda part: part[:2],
+    )
+    for (tag, rank), group in itertools.groupby(parts, key=lambda part: part[:2]):
+        own = [columns for _, _, columns in group]
+        steps, times, values = (
+            np.concatenate([getattr(columns, name) for columns in own])
+            for name in ("steps", "wall_times", "values")
+        )
+        steps, last = np.unique(steps[::-1], return_index=True)
+        rows = len(values) - 1 - last
+        yield Scalars(tag, rank, steps, times[rows], values[rows])
+
+
+def _tags() -> str:
+    """Returns a regular expression of the tags of all kinds; names of groups would come twice."""
+    patterns = (kind.pattern.pattern for kind in (*KINDS, RANK))
+    plain = (each.replace("?P<name>", "?:").replace("?P<metric>", "?:") for each in patterns)
+    return "|".join(f"^(?:{each})$" for each in plain)
+
+
+def _step_of(
+    since: Since, slices: Sequence[SliceHistory], series: Sequence[Scalars]
+) -> float | None:
+    """Returns the first step of a time; None if all count."""
+    if since.step is not None:
+        return since.step
+    if since.wall_time == -np.inf:
+        return None
+    places = [(each.wall_times, each.steps) for each in slices]
+    for times, steps in places or [(each.wall_times, each.steps) for each in series]:
+        at = int(np.searchsorted(times, since.wall_time))
+        return float(steps[at]) if at < len(steps) else np.inf
+    return None
+
+
+def _events(run: Run, report: Report) -> Iterator[Event]:
+    """Yields starts after the first one, other data, notes, and what was done from outside."""
+    for note in lineage_of(run, report).notes:
+        words = f"{note.author}: {note.text}" if note.author else note.text
+        kind = NOTE if note.kind == NOTE else "control"
+        yield Event(kind, note.step, note.wall_time, words)
+    if not run.ranks:
+        return
+    started, data = 0.0, ""
+    for record in lineage_events(run, run.ranks[0], report):
+        event = record.event
+        if event.WhichOneof("what") != "train_lineage":
+            continue
+        lineage = event.train_lineage
+        state, path = lineage.run_state, valid(lineage.train_dataset.train_dataset_path)
+        step = event.step if event.HasField("step") else state.step
+        if started and state.start_time != started:
+            yield Event("restart", step, record.wall_time, "training started again")
+        if data and path and path != data:
+            yield Event("data", step, record.wall_time, f"training data {path}")
+        started, data = state.start_time, path or data
