@@ -7,6 +7,7 @@ which ends when the client gives up.
 from __future__ import annotations
 
 import glob
+import importlib.metadata
 import re
 import signal
 import sys
@@ -216,8 +217,6 @@ async def _serve(source: str, tools: Mapping[str, Tool]) -> None:
     from mcp.server import Server, ServerRequestContext
     from mcp.server.stdio import stdio_server
 
-    from rec_summary import __version__
-
     listed = [
         types.Tool(
             name=tool.name,
@@ -248,13 +247,13 @@ async def _serve(source: str, tools: Mapping[str, Tool]) -> None:
 
     server = Server(
         "rec_summary",
-        version=__version__,
+        version=importlib.metadata.version("rec_summary"),
         instructions=_INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-    async with stdio_server() as streams:
-        await server.run(*streams, server.create_initialization_options())
+    async with stdio_server() as (questions, answers):
+        await server.run(questions, answers, server.create_initialization_options())
 
 
 async def _answer(source: str, tool: Tool, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -282,11 +281,11 @@ async def _answer(source: str, tool: Tool, arguments: Mapping[str, Any]) -> Call
 
 
 def _result(*texts: str, is_error: bool) -> CallToolResult:
-    from mcp.types import CallToolResult, TextContent
+    from mcp.types import CallToolResult, ContentBlock, TextContent
 
     from rec_summary.series.text import valid
 
-    content = [TextContent(type="text", text=valid(text)) for text in texts]
+    content: list[ContentBlock] = [TextContent(type="text", text=valid(text)) for text in texts]
     return CallToolResult(content=content, is_error=is_error)
 
 

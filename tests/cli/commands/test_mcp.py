@@ -154,28 +154,27 @@ def test_with_leave_a_note_is_written_and_a_training_is_asked(three_runs: Path) 
     assert "a training that is running" in flat(texts(ended)[-1])
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "words"),
-    [
-        ("diff", {"run": "run_0", "other": "../outside"}, "there are: run_0, run_1, run_2"),
-        ("diff", {"run": "run_0", "other": "run_*"}, "the choice of runs is invalid"),
-        ("diff", {"run": "run_0"}, "the argument other is invalid"),
-        ("notes", {"run": "--help"}, "there are: run_0, run_1, run_2"),
-        ("last_values", {"output": "x"}, "an argument is invalid. Received: 'output'"),
-        ("last_values", {"limit": "many"}, "not a valid integer"),
-        ("last_values", {"tags": "("}, "the choice of tags is invalid"),
-        ("last_values", {"tags": "\0"}, "null byte"),
-        ("last_values", {"tags": "x" * 200_000}, "too long"),
-        ("alerts", {"rule": ["loss is"]}, "the rule, at column 8, is invalid"),
-    ],
-)
-def test_a_mistake_is_an_answer(
-    three_runs: Path, name: str, arguments: dict[str, Any], words: str
-) -> None:
+MISTAKES: list[tuple[str, dict[str, Any], str]] = [
+    ("diff", {"run": "run_0", "other": "../outside"}, "there are: run_0, run_1, run_2"),
+    ("diff", {"run": "run_0", "other": "run_*"}, "the choice of runs is invalid"),
+    ("diff", {"run": "run_0"}, "the argument other is invalid"),
+    ("notes", {"run": "--help"}, "there are: run_0, run_1, run_2"),
+    ("last_values", {"output": "x"}, "an argument is invalid. Received: 'output'"),
+    ("last_values", {"limit": "many"}, "not a valid integer"),
+    ("last_values", {"tags": "("}, "the choice of tags is invalid"),
+    ("last_values", {"tags": "\0"}, "null byte"),
+    ("last_values", {"tags": "x" * 200_000}, "too long"),
+    ("alerts", {"rule": ["loss is"]}, "the rule, at column 8, is invalid"),
+]
+
+
+def test_a_mistake_is_an_answer(three_runs: Path) -> None:
     write_segment(three_runs.parent / "outside", event(1, scalar("loss", 1)))
-    wrong, right = answers(three_runs, (name, arguments), ("list_runs", {}))
-    assert wrong.is_error
-    assert words in flat("\n".join(texts(wrong)))
+    calls = [(name, arguments) for name, arguments, _ in MISTAKES]
+    *wrong, right = answers(three_runs, *calls, ("list_runs", {}))
+    for answer, (_, arguments, words) in zip(wrong, MISTAKES, strict=True):
+        assert answer.is_error, arguments
+        assert words in flat("\n".join(texts(answer)))
     assert not right.is_error
 
 
