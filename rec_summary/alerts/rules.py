@@ -28,11 +28,14 @@ from rec_summary.errors import ArgumentError, three_part, verbatim
 from rec_summary.series.options import SECONDS, tags_named
 from rec_summary.series.text import printable
 
+ERRORS: Final = "rec_summary/errors"
+"""The tag of how often telemetry has failed; the lineage says it as well, by kinds."""
+
 BUILTIN: Final[Mapping[str, str]] = {
     "nan-loss": "*[Ll]oss* is not finite",
     "stall": "no data for 10m",
     "auc-drop": "*[Aa][Uu][Cc]* drops 5% within 1d",
-    "troubles": "rec_summary/errors > 0",
+    "troubles": f"{ERRORS} > 0",
 }
 """The built-in rules, by name; all of them are watched by default."""
 

@@ -17,20 +17,31 @@ Only `no data` is about real time, the time at which records arrive. `tick` eval
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.alerts.rules import COMPARISONS, Change, Compare, NotFinite, Rule, Silence, float32
+from rec_summary.alerts.rules import (
+    COMPARISONS,
+    ERRORS,
+    Change,
+    Compare,
+    NotFinite,
+    Rule,
+    Silence,
+    float32,
+)
 from rec_summary.alerts.sliding_maximum import SlidingMaximum
 from rec_summary.arrays import Flags, Floats, Integers
+from rec_summary.records.failures import NO_GRAPH
 from rec_summary.series.batch import Columns, concatenated, rows_of
 
 _AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
 _PERCENT: Final = 0.01
+_KINDS: Final = 3  # of troubles that an alert names
 
 
 class NewData(NamedTuple):
@@ -115,12 +126,13 @@ class ValueAlert(_Alert):
         self._maximum = SlidingMaximum(condition.within) if isinstance(condition, Change) else None
         self._since: float | None = None  # the time from which on the condition holds
 
-    def take(self, values: Columns, *, past: bool) -> list[tuple[int, Transition]]:
+    def take(self, values: Columns, *, past: bool, about: str = "") -> list[tuple[int, Transition]]:
         """Judges values.
 
         Args:
             values: The next values; at least one.
             past: Whether transitions are needed even if later values undo them.
+            about: What is known of their cause, for the end of the reason of an alert.
 
         Returns:
             The transitions, each with the number of its value, in order.
@@ -142,6 +154,8 @@ class ValueAlert(_Alert):
             reason = f"{self.tag} = {number:.6g} at step {step}"
             if begins and extremes is not None:
                 reason += f", from {extremes[at]:.6g}"
+            if begins and about:
+                reason += f": {about}"
             turn = self.turn(step, wall_time, number, reason, firing=begins)
             turns.append((int(places[at]), turn))
         return turns
@@ -242,6 +256,7 @@ class _Run:
     series: dict[tuple[int, str | None], _Series] = field(default_factory=dict)
     ended: float = math.inf  # when it has ended, by the clock of its records
     last_step: int = 0  # at that time, as its lineage states it
+    troubles: str = ""  # the most frequent ones, as its lineage states them
     ranks: float = math.inf  # how many train, as its lineage states it: those from there on left
 
     def all_silences(self) -> list[SilenceAlert]:
@@ -328,18 +343,23 @@ class AlertStates:
             run.mark_alive(float(arrived[0]))
         if steps is not None:
             # Landscapes and evaluations are recorded later, too: at step 0 or at the last one.
-            trained = (steps > 0) & (steps != run.last_step)
+            # A rank that is late records no later step than the others.
+            trained = (steps > 0) & (steps > run.last_step)
             late = arrived[trained & (wall_times > run.ended + _AFTER_END_SECS)]
             if len(late):
                 run.mark_alive(float(late[0]))
+        if state is not None:
+            run.troubles = _most_frequent(state.troubles)
         edges: list[tuple[int, Transition]] = []
         for quiet in self._series_of(name, rank, None, float(arrived[0])).silences:
             edges += [(-1, edge) for edge in quiet.take(arrived, steps)]
         for tag, places, values in _by_tag(concatenated([scalars])):
             mine = seen(values.wall_times)
             series = self._series_of(name, rank, tag, float(mine[0]))
+            about = run.troubles if tag == ERRORS else ""
             for alert in series.alerts:
-                edges += [(places[at], edge) for at, edge in alert.take(values, past=past)]
+                found = alert.take(values, past=past, about=about)
+                edges += [(places[at], edge) for at, edge in found]
             for quiet in series.silences:
                 edges += [(places[0], edge) for edge in quiet.take(mine, values.steps)]
         edges.sort(key=lambda numbered: numbered[0])
@@ -396,6 +416,12 @@ class AlertStates:
                 elif tag is not None:
                     series.alerts.append(ValueAlert(rule, name, rank, tag))
         return series
+
+
+def _most_frequent(troubles: Mapping[str, int]) -> str:
+    """Returns the most frequent kinds of troubles and how often there were, as a text."""
+    kinds = sorted((-count, kind) for kind, count in troubles.items() if kind != NO_GRAPH)
+    return ", ".join(f"{kind} ({-count:,})" for count, kind in kinds[:_KINDS])
 
 
 def _by_tag(columns: Columns) -> list[tuple[str, Integers, Columns]]:

@@ -13,12 +13,21 @@ import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.last_values import LastValues, WatchReport
-from rec_summary.alerts.rules import Rule
+from rec_summary.alerts.rules import ERRORS, Rule
 from rec_summary.alerts.states import AlertStates, NewData, Transition
+from rec_summary.records.failures import NO_GRAPH
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url
-from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Record, concatenated, rows_of
+from rec_summary.series.batch import (
+    SCALAR,
+    SUMMARY,
+    Batch,
+    Columns,
+    Record,
+    concatenated,
+    rows_of,
+)
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.limits import MOST_SERIES
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
@@ -287,7 +296,10 @@ class WatchedRun:
         """Yields batches of values and records of the lineage, each when it was written."""
         after = self._selection.since.wall_time
         values = self._records.batches(run.files_of(Kind.SUMMARY, rank), after)
-        lineage = self._records.batches(run.files_of(Kind.LINEAGE, rank), after)
+        # A run of which something is new, such as a note, may have ended long before.
+        is_new = any(file.may_hold(after) for file in run.files)
+        since = -math.inf if is_new else after
+        lineage = self._records.batches(run.files_of(Kind.LINEAGE, rank), since)
         batch, due = next(values, None), next(lineage, None)
         while batch is not None:
             first = 0
@@ -314,7 +326,10 @@ class WatchedRun:
             # MindSpore's collector writes this record at the end of a training, without a state.
             state = batch.event.train_lineage
             over = not state.HasField("run_state") or state.run_state.status in _OVER
-            return NewData(rank, times, None, _NOTHING, over, state.run_state)
+            if over:
+                times = batch.wall_times  # an end counts, whenever it was
+            scalars = self._troubles(rank, batch) if len(times) else _NOTHING
+            return NewData(rank, times, None, scalars, over, state.run_state)
         if batch.kind != SUMMARY or not batch.count:
             return NewData(rank, times, None, _NOTHING)
         scalars = batch.select(self._selection, (SCALAR,)).scalars()
@@ -322,6 +337,21 @@ class WatchedRun:
         if not all(chosen):
             scalars = rows_of(scalars, np.array(chosen)[scalars.codes])
         return NewData(rank, times, batch.steps[within], scalars)
+
+    def _troubles(self, rank: int, batch: Record) -> Columns:
+        """Returns how often telemetry has failed, as the counter of this tag has it.
+
+        A loop of one's own has no such counter.
+        """
+        stated = batch.event.train_lineage
+        if not (self._selection.tag(ERRORS) and stated.HasField("run_state")):
+            return _NOTHING
+        if not self._has_room(rank, ERRORS, batch):
+            return _NOTHING
+        state = stated.run_state
+        count = sum(n for kind, n in state.troubles.items() if kind != NO_GRAPH)
+        steps, counts = np.array([state.step]), np.array([count], np.float64)
+        return Columns((ERRORS,), np.zeros(1, np.int64), steps, batch.wall_times, counts)
 
     def _has_room(self, rank: int, tag: str, batch: Batch) -> bool:
         """Whether a series is judged; notes that it is there."""
