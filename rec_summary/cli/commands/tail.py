@@ -119,10 +119,9 @@ def tail(
         is_told = is_overview and not terminal.printing().quiet
         alerts = _alerts(source, runs, beginning, stop) if is_told else iter(())
         show = _print_lines if in_lines else _show_table
-        show(reading, lambda: listed()[:limit], alerts, stop, interval)
-    hidden = len(reading.ordered()) - len(listed())
-    if in_lines and hidden:
-        terminal.hint(f"{hidden:,} more series: --tags . shows all.")
+        show(reading, listed, alerts, stop, interval, limit)
+    if in_lines and (hidden := _hidden(reading, listed())):
+        terminal.hint(hidden)
     if reading.ignored:
         left_out = count_of(reading.ignored, "value")
         terminal.hint(
@@ -163,6 +162,7 @@ def _print_lines(
     alerts: Iterator[Judged],
     stop: threading.Event | None,
     interval: float,
+    limit: int | None,
 ) -> None:
     """Prints the last value of each series and alerts, and then new ones until it is stopped."""
     from rec_summary.alerts.delivery import as_text
@@ -173,13 +173,14 @@ def _print_lines(
             terminal.console().print(as_text(transition), soft_wrap=True)
         sys.stdout.flush()
 
-    for series in listed():
+    for series in listed()[:limit]:
         key = (series.run, series.rank, series.tag)
         _print_value(*key, series.step, series.wall_time, series.last)
     print_alerts()
     while stop is not None and not stop.wait(interval):
         for run, rank, columns in reading.poll():
-            tags = {line.tag for line in listed() if (line.run, line.rank) == (run, rank)}
+            first = listed()[:limit]
+            tags = {line.tag for line in first if (line.run, line.rank) == (run, rank)}
             for code, *value in zip(*(column.tolist() for column in columns[1:]), strict=True):
                 if columns.tags[code] in tags:
                     _print_value(run, rank, columns.tags[code], *value)
@@ -201,6 +202,7 @@ def _show_table(
     alerts: Iterator[Judged],
     stop: threading.Event | None,
     interval: float,
+    limit: int | None,
 ) -> None:
     """Shows a table until it is stopped, and prints it."""
     from rich.live import Live
@@ -211,18 +213,24 @@ def _show_table(
         # On the alternate screen a table that is higher than the window would be cut anyway.
         with Live(console=out, auto_refresh=False, transient=True) as live:
             while True:
-                table = _table(reading, listed(), firing, out.size.height - 2)
+                table = _table(reading, listed(), firing, out.size.height - 2, limit)
                 live.update(table, refresh=True)
                 if stop.wait(interval):
                     break
                 for _ in reading.poll():
                     pass
                 _, firing = next(alerts, ((), ()))
-    out.print(_table(reading, listed(), firing, None))
+    out.print(_table(reading, listed(), firing, None, limit))
 
 
 def _name_with_rank(run: str, rank: int) -> str:
     return terminal.one_line(run) + (f" rank {rank}" if rank else "")
+
+
+def _hidden(reading: Tail, listed: Sequence[ScalarSummary]) -> str:
+    """Says how many series are not listed because no tags were chosen."""
+    count = len(reading.ordered()) - len(listed)
+    return f"{count:,} more series: --tags . shows all" if count else ""
 
 
 def _table(
@@ -230,21 +238,26 @@ def _table(
     listed: Sequence[ScalarSummary],
     firing: Sequence[Transition],
     height: int | None,
+    limit: int | None,
 ) -> RenderableType:
-    """Returns the table with alerts below it, at most `height` lines high if no line is wider."""
+    """Returns a table of at most `limit` series and alerts, at most `height` lines high."""
     from rich.console import Group
 
     from rec_summary.alerts.delivery import as_text
     from rec_summary.series.text import utc
 
-    alerts = firing if height is None else firing[: height // 2]
-    fitting = listed if height is None else _fitting(listed, height - len(alerts) - 2)
+    hidden, alerts, fitting = _hidden(reading, listed), firing, listed
+    if height is not None:
+        alerts = firing[: height // 2]
+        fitting = _fitting(listed, height - len(alerts) - bool(hidden) - 2)
+    fitting = fitting[:limit]
     notes: list[RenderableType] = []
-    count = len(reading.ordered())
-    if not count:
+    if not listed:
         notes.append("no scalars yet")
-    if len(fitting) < count:
-        notes.append(f"and {count - len(fitting):,} more series")
+    if len(fitting) < len(listed):
+        notes.append(f"and {len(listed) - len(fitting):,} more series")
+    if hidden:
+        notes.append(hidden)
     for run in dict.fromkeys(series.run for series in fitting):
         if (since := reading.silent_since(run)) is not None:
             notes.append(f"{terminal.one_line(run)}: no sign of life since {utc(since)}")

@@ -78,7 +78,7 @@ def test_without_tags_it_shows_the_loss_and_the_quality_of_each_task(tmp_path: P
     assert tags("--limit", "1") == ["eval/auc"]
     done = run("tail", tmp_path / "r", "--once")
     assert "b  x  step 1  1" in done.stdout  # it has neither
-    assert done.stderr == "7 more series: --tags . shows all.\n"
+    assert done.stderr == "7 more series: --tags . shows all\n"
     assert run("tail", tmp_path / "r", "--once", "-q").stderr == ""
     done = run("tail", tmp_path / "r", "--once", "--json")
     assert (len(done.stdout.splitlines()), done.stderr) == (16, "")
@@ -97,6 +97,15 @@ def test_alerts_that_fire_come_after_the_values(tmp_path: Path) -> None:
         assert "nan-loss" not in run("tail", tmp_path, "--once", *options).stdout
     shown, _ = on_a_terminal("tail", tmp_path, "--once", until=lambda text: False)
     assert "nan-loss" in shown
+    shown, _ = on_a_terminal("tail", tmp_path, until=lambda text: "Waiting" in text)
+    assert "nan-loss" not in shown  # it began before
+
+
+def test_a_table_says_what_it_does_not_list(tmp_path: Path) -> None:
+    write_segment(tmp_path / "a", event(1, *(scalar(tag, 0.5) for tag in (*SHOWN, *HIDDEN))))
+    shown, _ = on_a_terminal("tail", tmp_path, "--once", "--limit", "5", until=lambda text: False)
+    assert "and 2 more series" in shown
+    assert "7 more series: --tags . shows all" in shown
 
 
 def test_an_alert_that_begins_and_ends_is_a_line(tmp_path: Path) -> None:
