@@ -82,7 +82,7 @@ class Summary(_message.Message):
         population: int
         def __init__(self, buckets: _Optional[_Iterable[_Union[Summary.Histogram.bucket, _Mapping]]] = ..., nan_count: _Optional[int] = ..., pos_inf_count: _Optional[int] = ..., neg_inf_count: _Optional[int] = ..., max: _Optional[float] = ..., min: _Optional[float] = ..., sum: _Optional[float] = ..., count: _Optional[int] = ..., population: _Optional[int] = ...) -> None: ...
     class Value(_message.Message):
-        __slots__ = ("tag", "scalar_value", "image", "tensor", "histogram", "loss_landscape", "pr_curve", "reliability", "top_ids", "metric_states", "metric_table")
+        __slots__ = ("tag", "scalar_value", "image", "tensor", "histogram", "loss_landscape", "pr_curve", "reliability", "top_ids", "metric_states", "metric_table", "slice_sums")
         TAG_FIELD_NUMBER: _ClassVar[int]
         SCALAR_VALUE_FIELD_NUMBER: _ClassVar[int]
         IMAGE_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +94,7 @@ class Summary(_message.Message):
         TOP_IDS_FIELD_NUMBER: _ClassVar[int]
         METRIC_STATES_FIELD_NUMBER: _ClassVar[int]
         METRIC_TABLE_FIELD_NUMBER: _ClassVar[int]
+        SLICE_SUMS_FIELD_NUMBER: _ClassVar[int]
         tag: str
         scalar_value: float
         image: Summary.Image
@@ -105,7 +106,8 @@ class Summary(_message.Message):
         top_ids: TopIds
         metric_states: MetricStates
         metric_table: MetricTable
-        def __init__(self, tag: _Optional[str] = ..., scalar_value: _Optional[float] = ..., image: _Optional[_Union[Summary.Image, _Mapping]] = ..., tensor: _Optional[_Union[_anf_ir_pb2.TensorProto, _Mapping]] = ..., histogram: _Optional[_Union[Summary.Histogram, _Mapping]] = ..., loss_landscape: _Optional[_Union[LossLandscape, _Mapping]] = ..., pr_curve: _Optional[_Union[PrCurve, _Mapping]] = ..., reliability: _Optional[_Union[Reliability, _Mapping]] = ..., top_ids: _Optional[_Union[TopIds, _Mapping]] = ..., metric_states: _Optional[_Union[MetricStates, _Mapping]] = ..., metric_table: _Optional[_Union[MetricTable, _Mapping]] = ...) -> None: ...
+        slice_sums: SliceSums
+        def __init__(self, tag: _Optional[str] = ..., scalar_value: _Optional[float] = ..., image: _Optional[_Union[Summary.Image, _Mapping]] = ..., tensor: _Optional[_Union[_anf_ir_pb2.TensorProto, _Mapping]] = ..., histogram: _Optional[_Union[Summary.Histogram, _Mapping]] = ..., loss_landscape: _Optional[_Union[LossLandscape, _Mapping]] = ..., pr_curve: _Optional[_Union[PrCurve, _Mapping]] = ..., reliability: _Optional[_Union[Reliability, _Mapping]] = ..., top_ids: _Optional[_Union[TopIds, _Mapping]] = ..., metric_states: _Optional[_Union[MetricStates, _Mapping]] = ..., metric_table: _Optional[_Union[MetricTable, _Mapping]] = ..., slice_sums: _Optional[_Union[SliceSums, _Mapping]] = ...) -> None: ...
     VALUE_FIELD_NUMBER: _ClassVar[int]
     value: _containers.RepeatedCompositeFieldContainer[Summary.Value]
     def __init__(self, value: _Optional[_Iterable[_Union[Summary.Value, _Mapping]]] = ...) -> None: ...
@@ -258,3 +260,24 @@ class MetricStates(_message.Message):
     settings: str
     brief: bool
     def __init__(self, states: _Optional[_Iterable[_Union[MetricStates.State, _Mapping]]] = ..., rank: _Optional[int] = ..., rank_size: _Optional[int] = ..., step: _Optional[int] = ..., wall_time: _Optional[float] = ..., examples: _Optional[int] = ..., final: bool = ..., settings: _Optional[str] = ..., brief: bool = ...) -> None: ...
+
+class SliceSums(_message.Message):
+    __slots__ = ("after", "columns")
+    class Column(_message.Message):
+        __slots__ = ("task", "column", "several", "values", "arrays")
+        TASK_FIELD_NUMBER: _ClassVar[int]
+        COLUMN_FIELD_NUMBER: _ClassVar[int]
+        SEVERAL_FIELD_NUMBER: _ClassVar[int]
+        VALUES_FIELD_NUMBER: _ClassVar[int]
+        ARRAYS_FIELD_NUMBER: _ClassVar[int]
+        task: str
+        column: str
+        several: bool
+        values: _containers.RepeatedScalarFieldContainer[str]
+        arrays: _containers.RepeatedCompositeFieldContainer[MetricStates.Array]
+        def __init__(self, task: _Optional[str] = ..., column: _Optional[str] = ..., several: bool = ..., values: _Optional[_Iterable[str]] = ..., arrays: _Optional[_Iterable[_Union[MetricStates.Array, _Mapping]]] = ...) -> None: ...
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    columns: _containers.RepeatedCompositeFieldContainer[SliceSums.Column]
+    def __init__(self, after: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[SliceSums.Column, _Mapping]]] = ...) -> None: ...

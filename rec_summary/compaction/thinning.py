@@ -1,5 +1,7 @@
 """Which values of a series stay: four points of each bucket of steps, or the first value.
 
+Sums by slice are added up, so that none is lost.
+
 A bucket is a power of ten of steps wide and begins at a multiple of its width. So thinning twice,
 the second time in wider buckets, gives the same values as thinning once in the wider ones. Buckets
 of other values than scalars are 100 times as wide.
@@ -7,6 +9,8 @@ of other values than scalars are 100 times as wide.
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -17,9 +21,11 @@ from rec_summary.arrays import Array, Flags, Floats, Integers
 from rec_summary.metrics.tags import EVALUATION
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch
 from rec_summary.series.options import EVERYTHING
+from rec_summary.values import slice_sums
 from rec_summary.values.summary import encode_event, encode_scalar
 
 _OTHER_WIDTHS: Final = 100  # scalars are small, and people compare them
+_SUMS_WIDTHS: Final = 10  # sums of an interval are as many scalars
 KEPT_KINDS: Final = frozenset(("loss_landscape",))
 
 _FLOAT: Final = struct.Struct("<f")
@@ -81,6 +87,24 @@ class _Other(NamedTuple):
     payload: bytes | None = None
 
 
+class _Sums(NamedTuple):
+    """Sums by slice of one bucket, where the last of its records was."""
+
+    serial: int
+    step: int
+    wall_time: float
+    tag: str
+    after: int
+    columns: list[slice_sums.SlicedSums]
+
+    def with_next(self, later: _Sums) -> _Sums:
+        columns = {(each.task, each.column): each for each in self.columns}
+        for each in later.columns:
+            key = each.task, each.column
+            columns[key] = slice_sums.added([columns[key], each]) if key in columns else each
+        return later._replace(after=self.after, columns=list(columns.values()))
+
+
 class Thinner:
     """Takes the records of one writer, in order; returns the payloads of those that stay."""
 
@@ -98,6 +122,7 @@ class Thinner:
         self._count = 0
         self._others: list[_Other] = []
         self._other_bytes = 0
+        self._sums: dict[str, _Sums] = {}
         self._serial = 0
         self._kept: dict[tuple[str, str], int] = {}  # the last step that stayed
 
@@ -148,15 +173,35 @@ class Thinner:
     def _add_others(self, batch: Batch, steps: Integers) -> None:
         for record in batch.records():
             step = record.step
-            stays = [
-                value.value.SerializeToString()
-                for value in record.values
-                if self._stays(value.kind, value.tag, step)
-            ]
+            serial = self._serial + int(np.searchsorted(steps, step))
+            stays = []
+            for value in record.values:
+                if value.kind == slice_sums.KIND and self._width > 1:
+                    message = value.value.slice_sums
+                    with contextlib.suppress(ValueError):  # what is damaged stays as it is
+                        columns = slice_sums.decode_sums(message)
+                        place = (serial, step, record.wall_time)
+                        self._add_sums(_Sums(*place, value.tag, message.after, columns))
+                        continue
+                    stays.append(value.value.SerializeToString())
+                elif self._stays(value.kind, value.tag, step):
+                    stays.append(value.value.SerializeToString())
             if stays:
-                serial = self._serial + int(np.searchsorted(steps, step))
                 other = _Other(serial, step, record.wall_time, stays)
                 self._put(other, sum(map(len, stays)))
+
+    def _add_sums(self, sums: _Sums) -> None:
+        """Adds sums to those of the same bucket."""
+        before, width = self._sums.get(sums.tag), self._width * _SUMS_WIDTHS
+        if before is not None and before.step // width == sums.step // width:
+            sums = before.with_next(sums)
+        elif before is not None:
+            self._put_sums(before)
+        self._sums[sums.tag] = sums
+
+    def _put_sums(self, sums: _Sums) -> None:
+        value = slice_sums.encode_interval(sums.tag, sums.after, sums.columns)
+        self._put(_Other(sums.serial, sums.step, sums.wall_time, [value]), len(value))
 
     def _stays(self, kind: str, tag: str, step: int) -> bool:
         """Whether a value is the first one in its bucket."""
@@ -169,7 +214,11 @@ class Thinner:
 
     def flush(self) -> Iterator[bytes]:
         """Yields the payloads of all records that stay and were not yielded."""
+        for sums in self._sums.values():
+            self._put_sums(sums)
+        self._sums.clear()
         others, self._others, self._other_bytes = self._others, [], 0
+        others.sort(key=operator.attrgetter("serial"))  # of sums, the last one of a bucket counts
         points, self._points, self._count = self._points, [], 0
         at = 0
         for serial, step, wall_time, values in self._of_scalars(points):

@@ -12,10 +12,9 @@ import numpy as np
 from rec_summary.arrays import Floats
 from rec_summary.metrics.directions import costs_of
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.slices import Slices, SliceState
+from rec_summary.metrics.quality.slices import OTHER, Slices, SliceState, label
 from rec_summary.metrics.tags import CHANCE_ERROR, QUALITY
 
-OTHER: Final = "other"  # all values without a state of their own
 LEAST: Final = 100
 """The number of clicks and of non-clicks (of ratings: of examples) from which on a slice is
 compared with others; of weighted clicks and non-clicks, the effective number."""
@@ -87,8 +86,8 @@ def values_of(
         Numbers by the part of the tag before the window; and rows of texts, the first one the
         header, with the worst slices first.
     """
-    entries = [_slice(_label(name), state, metrics_of) for name, _, state in slices.slices()]
-    shown = entries[: slices.shown]
+    entries = [_slice(label(name), state, metrics_of) for name, _, state in slices.slices()]
+    shown = [_slice(label(name), state, metrics_of) for name, state in slices.shown_slices()]
     rest = _slice(OTHER, slices.other, metrics_of)
     if rest.metrics.get("examples"):
         shown.append(rest)
@@ -127,11 +126,6 @@ def quoted(name: str) -> str:
         else urllib.parse.quote(character, safe="", errors="replace")
         for character in name
     )
-
-
-def _label(name: str) -> str:
-    """Returns the name of a value, in quotes if it could be that of all other values."""
-    return f"'{name}'" if name.strip("'") == OTHER else name
 
 
 def effective_numbers(quality: ClickQuality) -> tuple[float, float]:

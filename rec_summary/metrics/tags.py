@@ -142,7 +142,17 @@ GROUPS: Final = frozenset(
     (
         *(metric.name for metric in itertools.chain(*METRICS.values())),
         *("pr_curve", "reliability", "scores"),
-        *("table", "throughput", "freshness", "host", "drift", "states", "slice", "feature"),
+        *(
+            "table",
+            "throughput",
+            "freshness",
+            "host",
+            "drift",
+            "states",
+            "sums",
+            "slice",
+            "feature",
+        ),
         "label_delay",
     )
 )

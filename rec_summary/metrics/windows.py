@@ -57,6 +57,11 @@ class Window(State, Generic[StateT], is_base=True):
         self._buckets: dict[int, StateT] = {}
         self.seen = 0
 
+    @property
+    def empty(self) -> StateT:
+        """The state that each bucket begins as a copy of."""
+        return self._empty
+
     def update(self, *columns: Any) -> None:
         """Counts a batch.
 

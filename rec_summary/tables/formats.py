@@ -44,6 +44,7 @@ from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import rows_of
 from rec_summary.series.report import Problem, Progress, Report
 from rec_summary.series.runs.values import finished
+from rec_summary.series.slices import SLICE_COLUMNS, slice_table
 from rec_summary.series.text import printable, valid
 from rec_summary.tables.frames import column_types, histogram_columns
 from rec_summary.tables.parquet import PART_BYTES, Cells, ParquetFiles, Schema, require_pyarrow
@@ -69,6 +70,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         **dict.fromkeys(("left", "right"), "list<float64>"),
         "counts": "list<int64>",
     },
+    "slices": SLICE_COLUMNS,
     "evaluations": {
         **{name: kind for name, kind in _PLACE.items() if name != "tag"},
         "metric": "string",
@@ -114,7 +116,7 @@ def export_tables(
     progress: Progress | None = None,
     part_bytes: int = PART_BYTES,
 ) -> TableReport:
-    """Writes records as the tables scalars, histograms, evaluations and lineage.
+    """Writes records as the tables scalars, histograms, slices, evaluations and lineage.
 
     A table without rows is not written. Each file is complete or not written at all, and
     replaces a file of the same name. Memory is bounded by the largest record, apart from the
@@ -207,7 +209,7 @@ def _write_values(
             lineage += content
         elif table == "scalars":
             write(table, _scalar_columns(*content), SCHEMAS[table])
-        elif table == "histograms":
+        elif table in ("histograms", "slices"):
             write(table, content, SCHEMAS[table])
         else:
             write(table, _columns(content, SCHEMAS[table]), SCHEMAS[table])
@@ -242,10 +244,12 @@ def _rows_of_tables(run: Run, selection: Selection, report: Report) -> Iterator[
                     yield "histograms", _histogram_columns(name, rank, histograms)
         if held:
             yield "scalars", (name, rank, concatenated(scalars))
+    # These files have been read before: their problems are not reported twice.
+    for part in slice_table(run, selection, Report()):
+        yield "slices", part
     results = list(evaluations(run, report))
     if results:
         yield "evaluations", results
-    # These files have been read before: their problems are not reported twice.
     # A row is of the whole run; without a lineage, no file of another time is opened for it.
     described = not lineage_of(run, Report()).empty
     yield _LINEAGE, list(rows_of(run if described else selection.narrowed(run), Report()))

@@ -33,6 +33,7 @@ from rec_summary.series.runs.values import (
     scalars_in_memory,
 )
 from rec_summary.series.runs.writers import Writer
+from rec_summary.series.slices import SLICE_COLUMNS, slice_table
 from rec_summary.series.text import printable, valid
 from rec_summary.tables.groups import Groups
 from rec_summary.tables.notebook import RunView, overview_html
@@ -259,6 +260,32 @@ class Records:
             (buckets,).
         """
         return self._table("histogram", _HISTOGRAM, lambda value: _histogram_row(value.histogram))
+
+    def slices(self, *, total: bool = False) -> pd.DataFrame:
+        """Returns the sums of each task by slice: all values that were counted, of all ranks.
+
+        Args:
+            total: Whether the examples of all chosen steps are added up, so that there is one row
+                for each value.
+
+        Returns:
+            `run`, `task` (empty for the unnamed one), `column` (empty for the whole task),
+            `value`, `step`, `wall_time`; `examples`, `weight`, `clicks`, `predicted` clicks and
+            `loss`, which are sums over the examples since the report before and add up;
+            `normalised_entropy` and `calibration` of these; `auc` and its standard error
+            `auc_error`, of the examples since the detailed report before, NaN in other reports.
+        """
+        pd = _pandas()
+        read = functools.partial(slice_table, total=total)
+        parts = [part for _, part in self._read(read, selection=self._selection)]
+        columns: dict[str, Any] = {}
+        for name, kind in SLICE_COLUMNS.items():
+            cells = [part[name] for part in parts]
+            if kind == "string":
+                columns[name] = pd.Categorical([text for each in cells for text in each])
+            else:
+                columns[name] = np.concatenate([*cells, np.zeros(0, kind)])
+        return pd.DataFrame(columns)
 
     def images(self) -> pd.DataFrame:
         """Returns all images, a row for each: `height`, `width`, and the bytes `encoded`."""

@@ -1,4 +1,4 @@
-"""Tables as Parquet: scalars and histograms as datasets by run and day, the small ones as files.
+"""Tables as Parquet: scalars, histograms and slices as datasets by run and day, others as files.
 
     scalars/run=<name>/day=<YYYY-MM-DD>/part-00000.parquet
 
@@ -29,7 +29,7 @@ Schema = Mapping[str, str]
 """The columns of a table and their types."""
 
 PART_BYTES: Final = 1 << 26  # of columns in memory; a part of a dataset
-_DATASETS: Final = ("scalars", "histograms")
+_DATASETS: Final = ("scalars", "histograms", "slices")
 _PART: Final = re.compile(r"run=[^/]+/day=[^/]+/part-\d{5,}\.parquet")
 _LONGEST_NAME: Final = 255  # bytes, of a directory
 _OPEN_FILES: Final = 100  # at the same time: a process may have few

@@ -32,6 +32,7 @@ from rec_summary.tensorboard.first_screen import has_best
 from rec_summary.tensorboard.run_names import Names, TargetNames
 from rec_summary.tensorboard.tag_groups import BEST
 from rec_summary.tensorboard.tags import Tags
+from rec_summary.values import slice_sums
 
 COMPUTATION: Final = "graph"
 BEST_KIND: Final = "best"
@@ -113,7 +114,8 @@ class RunOutput(abc.ABC):
     def take(self, batch: Batch) -> None:
         """Takes recorded values.
 
-        Values of kinds without a dashboard are counted only.
+        Values of kinds without a dashboard are counted only. Sums by slice need none: their
+        metrics are recorded as well.
 
         Raises:
             DestinationError: They cannot be written.
@@ -121,7 +123,7 @@ class RunOutput(abc.ABC):
         known = batch.select(EVERYTHING, dashboards.VALUES)
         if known.count < batch.count:
             for (kind, _), span in batch.series().items():
-                if kind not in dashboards.VALUES:
+                if kind not in dashboards.VALUES and kind != slice_sums.KIND:
                     self._report.unknown[kind] += span.values
         with self._lock:
             for item in self._cuts.take(known):

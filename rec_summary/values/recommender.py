@@ -98,16 +98,19 @@ def encode_state(key: str, kind: str, arrays: Arrays) -> bytes:
         kind: The name of its class.
         arrays: Its arrays.
     """
-    encoded = []
-    for name, array in arrays.items():
-        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        data = np.ascontiguousarray(little).tobytes()
-        # The fastest level: counts are mostly zero bytes, and the thread of the writer is busy.
-        deflated = len(data) > _SMALL
-        data = zlib.compress(data, 1) if deflated else data
-        form = {"name": name, "dtype": little.dtype.str, "shape": array.shape}
-        encoded.append(_ARRAY(**form, data=data, deflated=deflated))
+    encoded = [encode_array(name, array) for name, array in arrays.items()]
     return _STATES(states=_STATE(key=key, kind=kind, arrays=encoded))
+
+
+def encode_array(name: str, array: Array) -> bytes:
+    """Returns an array as the bytes of `MetricStates.Array`."""
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    data = np.ascontiguousarray(little).tobytes()
+    # The fastest level: counts are mostly zero bytes, and the thread of the writer is busy.
+    deflated = len(data) > _SMALL
+    data = zlib.compress(data, 1) if deflated else data
+    form = {"name": name, "dtype": little.dtype.str, "shape": array.shape}
+    return _ARRAY(**form, data=data, deflated=deflated)
 
 
 def unpack_states(
@@ -128,7 +131,7 @@ def unpack_states(
         received = verbatim(f"{total:,} bytes")
         raise ValueError(three_part("the size of states", received, f"at most {most:,} bytes"))
     return {
-        state.key: (state.kind, {part.name: _array(part) for part in state.arrays})
+        state.key: (state.kind, {part.name: read_array(part) for part in state.arrays})
         for state in message.states
     }
 
@@ -146,7 +149,12 @@ def _form(part: MetricStates.Array) -> tuple[np.dtype[Any], tuple[int, ...]]:
     return dtype, shape
 
 
-def _array(part: MetricStates.Array) -> Array:
+def read_array(part: MetricStates.Array) -> Array:
+    """Returns an array of `encode_array`.
+
+    Raises:
+        ValueError: It is damaged, or too large.
+    """
     dtype, shape = _form(part)
     size = math.prod(shape) * dtype.itemsize
     data = part.data

@@ -9,6 +9,7 @@ values remain that each of them keeps, and merging is exact, whatever the order.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -33,6 +34,9 @@ from rec_summary.metrics.state import (
     to_array,
 )
 
+OTHER: Final = "other"
+"""All values without a state of their own."""
+
 _EVERY: Final = 1024  # places for a value in examples, after which values may be too many
 _LONGEST: Final = 64  # characters of a name
 
@@ -52,6 +56,11 @@ class Slicing(NamedTuple):
     def at(self, examples: Any) -> Slicing:
         """Returns the slices of some examples: a slice, places, or bools."""
         return Slicing(self.codes[examples], self.names)
+
+
+def label(name: str) -> str:
+    """Returns the name of a value, in quotes if it could be that of all other values."""
+    return f"'{name}'" if name.strip("'") == OTHER else name
 
 
 class SlicedBatch:
@@ -176,6 +185,7 @@ class Slices(Scalable):
         most: The number of values that have a state of their own in the long run.
         shown: The number of values that a report shows one by one.
         closed: Whether the values that have one are fixed.
+        tagged: The values that a report has shown one by one.
         other: The state of all other values.
     """
 
@@ -196,6 +206,7 @@ class Slices(Scalable):
         self.most = check_int("most", most, 1, 4096)
         self.shown = check_int("shown", shown, 0)
         self.closed = False
+        self.tagged: tuple[str, ...] = ()
         self.other: Any = empty.copy()
         self._empty = empty.copy()
         self._states: dict[str, Any] = {}
@@ -235,6 +246,24 @@ class Slices(Scalable):
         for name in sorted(self._sizes, key=lambda name: (-self._sizes[name], name)):
             yield name, self._sizes[name], self._states[name]
 
+    def shown_slices(self) -> Iterator[tuple[str, Any]]:
+        """Yields name and state of what is shown: the most frequent values, and those of before."""
+        for rank, (name, _, state) in enumerate(self.slices()):
+            if rank < self.shown or name in self.tagged:
+                yield name, state
+
+    def tag_shown(self, before: tuple[str, ...]) -> tuple[str, ...]:
+        """Tags the values of `before`, and the most frequent ones; returns all that are tagged.
+
+        If they are more than have a state in the long run, those go that have none.
+        """
+        most_frequent = (name for name, *_ in itertools.islice(self.slices(), self.shown))
+        names = dict.fromkeys((*before, *most_frequent))
+        if len(names) > max(self.most, self.shown):
+            names = {name: None for name in names if name in self._states}
+        self.tagged = tuple(names)
+        return self.tagged
+
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, and the names, sizes and arrays of the states by slice."""
         names = sorted(self._states)
@@ -244,6 +273,7 @@ class Slices(Scalable):
             "shown": to_array(self.shown),
             "closed": to_array(int(self.closed)),
             "seen": to_array(self._seen),
+            "tagged": np.array(self.tagged, np.str_),
             "names": np.array(names, np.str_),
             "sizes": np.array([self._sizes[name] for name in names], np.int64),
             **nested("empty", self._empty.arrays()),
@@ -262,6 +292,8 @@ class Slices(Scalable):
         new = cls(parts["empty"], arrays.integer("most"), arrays.integer("shown"))
         new.closed = bool(arrays.integer("closed", 0, 1))
         new._seen = arrays.integer("seen", 0, _EVERY - 1)
+        if "tagged" in arrays:  # not in those of earlier versions
+            new.tagged = tuple(arrays.take("tagged", "U", (None,)).tolist())
         names = arrays.take("names", "U", (None,)).tolist()
         if names != sorted(set(names)):
             raise ValueError(three_part("The array 'names' of a state", names, "rising names"))
@@ -288,6 +320,7 @@ class Slices(Scalable):
                 self._states[name], self._sizes[name] = state.copy(), other._sizes[name]
         self.other._add(other.other)
         self.closed |= other.closed
+        self.tagged = tuple(sorted({*self.tagged, *other.tagged}))
         self._seen = min(self._seen + other._seen, _EVERY - 1)
 
     def _count(self, batch: SlicedBatch) -> None:

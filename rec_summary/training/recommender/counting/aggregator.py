@@ -28,6 +28,7 @@ from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.run_directory import inform
 from rec_summary.values.recommender import MOST_STATES, recommender_values
+from rec_summary.values.slice_sums import encode_sums
 from rec_summary.values.summary import encode_event, encode_value
 
 STATES_TAG: Final = PREFIX + "states"
@@ -92,6 +93,7 @@ class Aggregator:
         self._last_step: int | None = None  # of the last report, until more batches come
         self._last_detailed = False
         self._last_scalars: set[str] = set()
+        self._summed = 0  # the step of the last report with sums by slice
         self._states: dict[str, State] = {}  # as `_last_step`
         self._reference: dict[str, Distribution] = {}  # as it is stored
         self._metrics = RankMetrics(options, sizes, troubles, rank)
@@ -145,6 +147,10 @@ class Aggregator:
         self._last_step, self._last_detailed = request.step, request.detailed
         self._last_scalars = set(values.scalars)
         encoded = recommender_values(**vars(values))
+        sums = metrics.end_sums(detailed=request.detailed)
+        if sums:
+            encoded += encode_sums(self._summed, sums)
+            self._summed = request.step
         if request.detailed and self._is_merged:
             with self._troubles.attempt("recommender metrics: merging"):
                 content = self._mergeable(states, request)
@@ -204,6 +210,7 @@ class Aggregator:
             message = persistence.load(path)
             if message.settings == self._metrics.settings:
                 self._metrics.restore(persistence.unpack(message), message.examples)
+                self._summed = message.step
                 if self._rank == 0:
                     inform(_GOES_ON.format(message.step))
             else:

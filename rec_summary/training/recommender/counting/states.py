@@ -34,9 +34,11 @@ from rec_summary.training.recommender.counting.task_metrics import Examples, Tas
 from rec_summary.training.recommender.inputs import Roles, Steps
 from rec_summary.training.recommender.slices import Slice, slicing
 from rec_summary.training.recommender.task import Task
+from rec_summary.values.slice_sums import SlicedSums
 
 _SEEN: Final = "seen"
-_OPTIONAL: Final = frozenset((tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY, tags.PAIRS))
+_SUMS: Final = "sums"
+_OPTIONAL: Final = frozenset((_SUMS, tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY, tags.PAIRS))
 """The groups of states that may be missing in a stored run with the same `settings`.
 
 Options outside the settings switch them on and off, and earlier versions have another kind; a
@@ -202,6 +204,14 @@ class RankMetrics:
                 states[tags.group_of(name, group)] = state
         return states
 
+    def end_sums(self, *, detailed: bool) -> list[SlicedSums]:
+        """Returns the sums by slice since the last report; `end_interval` does not end them."""
+        sums: list[SlicedSums] = []
+        for name, task in self._tasks.items():
+            with self.attempt_report(name):
+                sums += task.end_sums(detailed=detailed)
+        return sums
+
     def attempt_report(self, task: str) -> Attempt:
         """Returns a context in which a failure costs a part of this task's report."""
         return self._troubles.attempt(f"recommender metrics: {inputs.role_of(task, 'report')}")
@@ -278,6 +288,11 @@ class RankMetrics:
             for group in meter.states
         ]
         slots += [(tags.key(_SEEN, name), self._seen, name) for name in self._seen]
+        slots += [
+            (tags.key(tags.group_of(name, _SUMS), column), task.sums, column)
+            for name, task in self._tasks.items()
+            for column in task.sums
+        ]
         slots += [(key, self._steps, key) for key in self._steps]
         groups = {key: tags.split_key(key)[1].partition("/")[0] for key, *_ in slots}
         return (

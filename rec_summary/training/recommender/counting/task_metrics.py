@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -20,10 +20,11 @@ from rec_summary.metrics.lists.ranked_lists import (
     SampledExamples,
 )
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.clicks import REASONS, clean
+from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
+from rec_summary.metrics.quality.slice_sums import ValueSums, moments
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import ColumnBatch, State
 from rec_summary.metrics.windows import (
@@ -40,6 +41,7 @@ from rec_summary.training.recommender.counting.mistakes import MOST_REFUSED, Tas
 from rec_summary.training.recommender.inputs import Roles, Steps, role_of
 from rec_summary.training.recommender.slices import Slice
 from rec_summary.training.recommender.task import Task
+from rec_summary.values.slice_sums import SlicedSums
 
 _SLICE_BINS: Final = 128  # of the score in a slice
 _SLICE_CELLS: Final = 2048  # of users, lists and pairs in a slice
@@ -128,6 +130,11 @@ class TaskMetrics:
         for column, slice_ in self._slices.items():
             group = tags.key(tags.SLICE, column)
             self._windows[group] = _windows_of_slices(slice_, task, options)
+        self._sums: dict[str, Any] = {}
+        if task.kind == "clicks":
+            mosts = {name: slice_.most for name, slice_ in self._slices.items()}
+            self._sums = {name: ValueSums(most) for name, most in {"": 1, **mosts}.items()}
+        self._several: set[str] = set()  # columns with several values for an example
 
     @property
     def groups(self) -> dict[str, dict[str, Any]]:
@@ -144,9 +151,30 @@ class TaskMetrics:
             for group, windows in self.groups.items()
             for name, window in windows.items()
         }
-        for state in states.values():
-            state.shorten()
+        for group, windows in self.groups.items():
+            for name, window in windows.items():
+                state = states[tags.key(group, name)]
+                if isinstance(state, Slices):
+                    # What is stored for a restart has it.
+                    window.empty.tagged = state.tag_shown(window.empty.tagged)
+                state.shorten()
         return states
+
+    @property
+    def sums(self) -> dict[str, Any]:
+        """The sums by slice, by column. You may replace them by stored ones."""
+        return self._sums
+
+    def end_sums(self, *, detailed: bool) -> Iterator[SlicedSums]:
+        """Yields the sums since the last report, and begins an interval.
+
+        Args:
+            detailed: Whether the sums have the orders of the scores.
+        """
+        for column, sums in self._sums.items():
+            counted, several = sums.end_interval(detailed=detailed), column in self._several
+            if counted.values:
+                yield SlicedSums.of(self._name, column, several, counted)
 
     def select(self, steps: Steps, slicings: Mapping[str, Slicing]) -> Examples | None:
         """Returns the examples of the task that have a label; None if an input is not there.
@@ -238,6 +266,8 @@ class TaskMetrics:
             return batches, {"number not usable": errors.refused}
         clicks = clean(scores, labels, weights, odds)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
+        if len(clicks.labels):
+            self._count_sums(clicks, examples.slicings)
         if clicks.kept is None and len(scores):
             batches[tags.QUALITY] = quality.prepare(clicks)
             if users is not None:
@@ -249,6 +279,17 @@ class TaskMetrics:
             if users is not None:
                 batches[tags.USERS] = ColumnBatch.of(users, *columns)
         return batches, refused
+
+    def _count_sums(self, clicks: Clicks, slicings: Mapping[str, Slicing]) -> None:
+        batch = moments(clicks, *self._empty[tags.QUALITY].loss.terms(clicks))
+        for column, sums in self._sums.items():
+            slicing = slicings.get(column)
+            if column and slicing is None:
+                continue
+            if slicing is not None:
+                self._several |= {column} if slicing.codes.ndim > 1 else set()
+                slicing = slicing if clicks.kept is None else slicing.at(clicks.kept)
+            sums.count(batch, slicing)
 
     def columns(self, examples: Examples) -> dict[str, Array]:
         """Returns the columns of the drift."""

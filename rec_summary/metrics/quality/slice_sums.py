@@ -1,0 +1,268 @@
+"""Sums over the examples of a task by the value of a column, from one report to the next.
+
+They add up: over reports, over ranks, and over values. So any two intervals of a stream can be
+compared later. Scores are counted in fixed cells, unlike those of `ScoreOrder`, which adapt to the
+scores and cannot be subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rec_summary.arrays import Array, Flags, Floats, Integers
+from rec_summary.checks import check_int
+from rec_summary.metrics.quality.clicks import Clicks
+from rec_summary.metrics.quality.score_cells import Places
+from rec_summary.metrics.quality.slices import OTHER, SlicedBatch, Slicing, label
+from rec_summary.metrics.state import State, Stored, to_array
+
+FIELDS: Final = (
+    "examples",
+    "weight",
+    "clicks",
+    "predicted",
+    "loss",
+    "weight_squares",
+    "click_squares",
+    "squared_loss_weights",
+    "loss_squares",
+    "click_losses",
+    "error_squares",
+)
+"""The sums, of each example with its weight w, label y, score p and log loss l: 1, w, wy, wp, wl,
+w², w²y, w²l, w²l², w²ly, w²(p - y)²."""
+
+_SHIFT: Final = np.uint64(49)  # of a key of `score_cells`: eight cells for each factor of two
+_LOWEST: Final = (1023 - 30) * 8  # the cell of scores below 2**-29
+_HIGHEST: Final = 2 * (1022 * 8) - _LOWEST
+CELLS: Final = _HIGHEST - _LOWEST + 1
+"""The number of cells of the score; those above one half mirror those below it."""
+
+_STAY: Final = 2.0  # times as many examples has a value that takes the place of another one
+_FADE: Final = 0.9  # of the examples of earlier reports, with each report
+_WAITING: Final = 4  # times `most` values are counted, until it is known which are most frequent
+
+
+class ColumnSums(NamedTuple):
+    """The sums of an interval.
+
+    Attributes:
+        values: The values of the column; `other` for all that are not counted one by one.
+        sums: The sums, (values, len(FIELDS)).
+        orders: The weights of non-clicks and of clicks by cell of the score, (values, 2, CELLS),
+            since the last interval that has them; None if this one has none.
+    """
+
+    values: list[str]
+    sums: Floats
+    orders: Floats | None
+
+
+class Moments(NamedTuple):
+    """What examples add to the sums.
+
+    Attributes:
+        fields: A row for each of `FIELDS`, (len(FIELDS), examples).
+        cells: The cell of each score, (examples,).
+        labels: Whether there was a click, (examples,).
+    """
+
+    fields: Floats
+    cells: Integers
+    labels: Flags
+
+
+def areas(orders: Floats, weights: Floats, squares: Floats) -> tuple[Floats, Floats]:
+    """Returns AUCs, and their standard errors (DeLong, DeLong and Clarke-Pearson 1988).
+
+    NaN without a click and a non-click; an error also with fewer than two of either.
+
+    Args:
+        orders: The weights by cell of the score, (values, 2, CELLS).
+        weights: The weights of non-clicks and of clicks, (values, 2).
+        squares: Those of the squared weights: of weighted examples there are as many as have the
+            same error with equal weights (Kish 1965).
+    """
+    others, clicks = orders[:, 0], orders[:, 1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        below, above = (
+            (part.cumsum(axis=1) - 0.5 * part) / part.sum(axis=1, keepdims=True)
+            for part in (others, clicks)
+        )
+        above = 1.0 - above
+        totals = orders.sum(axis=2)
+        area = (clicks * below).sum(axis=1) / totals[:, 1]
+        spread = (others * (above - area[:, None]) ** 2).sum(axis=1) / totals[:, 0]
+        spread_of_clicks = (clicks * (below - area[:, None]) ** 2).sum(axis=1) / totals[:, 1]
+        numbers = totals * weights / squares
+        variance = spread / (numbers[:, 0] - 1) + spread_of_clicks / (numbers[:, 1] - 1)
+    error = np.sqrt(np.where((numbers >= 2).all(axis=1), variance, np.nan))
+    return area, error
+
+
+def moments(clicks: Clicks, losses: Floats, scores: Floats) -> Moments:
+    """Returns what examples add.
+
+    Args:
+        clicks: The examples.
+        losses: Their weighted losses, as of `LogLoss.terms`.
+        scores: Their weighted scores.
+    """
+    count = len(clicks.labels)
+    labels = clicks.labels.astype(np.float64)
+    is_soft = clicks.kept is not None and count > clicks.size - int(clicks.refused.sum())
+    weights = np.ones(count) if clicks.weights is None else clicks.weights
+    errors = scores - weights * labels
+    fields = (
+        np.full(count, 0.5 if is_soft else 1.0),  # of a soft label, an example is there twice
+        *(weights, weights * labels, scores, losses),
+        *(weights**2, weights**2 * labels, weights * losses),
+        *(losses**2, weights * losses * labels, errors**2),
+    )
+    cells = np.clip((clicks.keys >> _SHIFT).astype(np.int64), _LOWEST, _HIGHEST) - _LOWEST
+    return Moments(np.stack(fields), cells, clicks.labels)
+
+
+class ValueSums(State):
+    """The sums of a column's values since the last report.
+
+    A value that was recorded keeps its place until another one has twice as many examples. The
+    values are stored for a restart, and the sums are not: they begin anew with each report.
+
+    Attributes:
+        most: The number of values that are recorded one by one.
+    """
+
+    _settings = ("most",)
+
+    def __init__(self, most: int = 64) -> None:
+        """Starts empty.
+
+        Args:
+            most: As the attribute.
+
+        Raises:
+            TypeError, ValueError: `most` is anything else.
+        """
+        self.most = check_int("most", most, 1)
+        self._recent: dict[str, float] = {}  # examples of the values that were recorded
+        self._rows: dict[str, int] = {}
+        self._totals: Floats = np.zeros(0)
+        self._orders: Floats = np.zeros(0)
+        self._begin({}, None)
+
+    def count(self, batch: Moments, slicing: Slicing | None = None) -> None:
+        """Counts examples. The result does not depend on how the stream is cut into batches.
+
+        Args:
+            batch: The examples.
+            slicing: Their values; None for a single one, which is empty.
+        """
+        if slicing is None:
+            slicing = Slicing(np.zeros(len(batch.labels), np.intp), [""])
+        rows, examples = self._rows_of(slicing)
+        fields = batch.fields if examples is None else batch.fields[:, examples]
+        # With the sums so far in front, numbers are added in the order of the examples.
+        places = np.concatenate([np.arange(len(self._totals)), rows])
+        self._totals = np.stack(
+            [
+                np.bincount(places, np.concatenate([sums, field]))
+                for sums, field in zip(self._totals.T, fields, strict=True)
+            ],
+            axis=1,
+        )
+        marks = 2 * rows + (batch.labels if examples is None else batch.labels[examples])
+        marks = CELLS * marks + (batch.cells if examples is None else batch.cells[examples])
+        added = np.bincount(marks, fields[1], self._orders.size)
+        self._orders += added.reshape(self._orders.shape)
+
+    def end_interval(self, *, detailed: bool) -> ColumnSums:
+        """Returns the sums, and begins anew; the orders, if they are returned, as well."""
+        names, examples = list(self._rows), self._totals[1:, 0]
+        recent = {
+            name: _FADE * self._recent.get(name, 0.0) + count
+            for name, count in zip(names, examples.tolist(), strict=True)
+        }
+        rank = {
+            name: -count * (_STAY if name in self._recent else 1.0)
+            for name, count in recent.items()
+        }
+        kept = sorted(names, key=lambda name: (rank[name], name))[: self.most]
+        rows = [self._rows[name] for name in kept]
+        left = np.ones(len(self._totals), np.bool_)
+        left[rows] = False
+        sums, orders = (
+            np.concatenate([part[rows], part[left].sum(axis=0, keepdims=True)])
+            for part in (self._totals, self._orders)
+        )
+        self._recent = {name: recent[name] for name in kept}
+        held = np.concatenate([orders[-1:], orders[:-1]])
+        self._begin({name: row for row, name in enumerate(kept, 1)}, None if detailed else held)
+        some = sums[:, 0] > 0
+        if detailed:
+            some |= orders.any(axis=(1, 2))
+        labels = [*map(label, kept), OTHER]
+        values = [name for name, is_there in zip(labels, some, strict=True) if is_there]
+        return ColumnSums(values, sums[some], orders[some] if detailed else None)
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the settings, and the values that were recorded with their examples."""
+        recent = self._recent
+        return {
+            "most": to_array(self.most),
+            "names": np.array(list(recent), np.str_),
+            "examples": np.array(list(recent.values()), np.float64),
+        }
+
+    @classmethod
+    def _restored(cls, arrays: Stored) -> ValueSums:
+        new = cls(arrays.integer("most", 1))
+        names = arrays.take("names", "U", (None,)).tolist()
+        examples = arrays.sums("examples", np.float64, (len(names),)).tolist()
+        new._recent = dict(zip(names, examples, strict=True))
+        new._begin({name: row for row, name in enumerate(new._recent, 1)}, None)
+        return new
+
+    def _begin(self, rows: dict[str, int], orders: Floats | None) -> None:
+        """Begins an interval; the first row has all values without one."""
+        self._rows = rows
+        self._totals = np.zeros((len(rows) + 1, len(FIELDS)))
+        self._orders = np.zeros((len(rows) + 1, 2, CELLS)) if orders is None else orders
+
+    def _rows_of(self, slicing: Slicing) -> tuple[Places, Places | None]:
+        """Returns the row of each example, and the places of the examples; None for all."""
+        codes, names = slicing.codes, SlicedBatch(slicing, None).names
+        new = [code for code, name in names.items() if name not in self._rows]
+        if new:
+            self._add_rows([names[code] for code in _by_appearance(codes, new)])
+        row_of = np.zeros(len(slicing.names) + 1, np.intp)
+        row_of[-1] = -1  # of the code -1, which is no value
+        for code, name in names.items():
+            row_of[code] = self._rows.get(name, 0)
+        rows = row_of[codes]
+        if rows.ndim == 1 and (not len(rows) or rows.min() >= 0):
+            return rows, None
+        size = len(rows)
+        examples = np.arange(size).reshape(-1, *(1,) * (rows.ndim - 1))
+        # An example with a value twice counts once.
+        marks = np.unique((rows * size + examples)[rows >= 0])
+        return np.divmod(marks, max(size, 1))
+
+    def _add_rows(self, names: Sequence[str]) -> None:
+        room = _WAITING * self.most - len(self._rows)
+        added = list(dict.fromkeys(names))[: max(room, 0)]
+        self._rows.update({name: row for row, name in enumerate(added, len(self._totals))})
+        more = len(added)
+        self._totals = np.pad(self._totals, ((0, more), (0, 0)))
+        self._orders = np.pad(self._orders, ((0, more), (0, 0), (0, 0)))
+
+
+def _by_appearance(codes: Places, chosen: Sequence[int]) -> list[int]:
+    """Returns codes in the order in which they first come."""
+    flat = codes.reshape(-1)
+    found, first = np.unique(flat[np.isin(flat, chosen)], return_index=True)
+    in_order: list[int] = found[np.argsort(first)].tolist()
+    return in_order

@@ -1,0 +1,241 @@
+"""The sums of a run by slice: what its ranks recorded at a step, or in some steps, together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rec_summary.arrays import Floats, Integers
+from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS, areas
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.options import Selection
+from rec_summary.series.report import Report
+from rec_summary.series.runs.values import recorded_values
+from rec_summary.values.slice_sums import KIND, SlicedSums, added, decode_sums, dense_orders
+
+Key = tuple[str, str]
+"""A task and a column."""
+
+SLICE_COLUMNS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("run", "task", "column", "value"), "string"),
+    "step": "int64",
+    **dict.fromkeys(("wall_time", *FIELDS[:5]), "float64"),
+    **dict.fromkeys(("normalised_entropy", "calibration", "auc", "auc_error"), "float64"),
+}
+"""The columns of a table of slices and their types. Examples, weight, clicks, predicted clicks and
+loss are sums over the examples since the report before."""
+
+_MOST_ORDERS: Final = 64  # intervals with orders in a history: each has an array for each column
+
+
+class Interval(NamedTuple):
+    """What a run has counted from one report to a later one.
+
+    Attributes:
+        step: The step of the last report.
+        wall_time: When it was recorded, in seconds since the epoch.
+        columns: The sums by task and column.
+    """
+
+    step: int
+    wall_time: float
+    columns: Mapping[Key, SlicedSums]
+
+
+@dataclass(frozen=True)
+class SliceHistory:
+    """The sums of one column of a task; each is over the examples since the report before.
+
+    Attributes:
+        task: The name of the task; empty for the unnamed one.
+        column: The column of slices; empty for the task as a whole, which has the value "".
+        is_partition: Whether each example has one value.
+        steps: The steps of the reports, ascending, (t,).
+        wall_times: When they were recorded, in seconds since the epoch, (t,).
+        values: The values; `other` has all that are not counted on their own, `missing` the
+            examples without a value.
+        sums: The sums of `metrics.quality.slice_sums.FIELDS`, 0 where a value has no example,
+            (t, v, fields).
+        order_steps: The steps of reports with orders, (d,).
+        orders: The weights of non-clicks and of clicks by cell of the score, rising, since the
+            report with orders before, (d, v, 2, cells).
+    """
+
+    task: str
+    column: str
+    is_partition: bool
+    steps: Integers
+    wall_times: Floats
+    values: list[str]
+    sums: Floats
+    order_steps: Integers
+    orders: Floats
+
+
+def intervals(
+    run: Run,
+    selection: Selection,
+    report: Report,
+    most: int | None = None,
+    *,
+    total: bool = False,
+) -> dict[str, list[Interval]]:
+    """Returns the intervals of a run, of all ranks together, by the name of the run.
+
+    It has several names if several processes recorded into it as the same rank.
+
+    Args:
+        run: The run.
+        selection: Which steps.
+        report: Takes what cannot be read.
+        most: The number of intervals; if there are more, neighbours are added up, at most twice as
+            many as there have to be. None for one at each step.
+        total: Whether all are added up to one.
+    """
+    found: dict[str, _Intervals] = {}
+    for value in recorded_values(run, [KIND], selection, report):
+        recorded = value.recorded
+        try:
+            columns = decode_sums(recorded.value.slice_sums)
+        except ValueError as error:
+            what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
+            report.problem(recorded.origin.path, recorded.origin.offset, what)
+            continue
+        own = found.setdefault(value.run, _Intervals(most, 1 << 62 if total else 1))
+        own.add(value.step, recorded.origin.wall_time, columns)
+    return {name: own.ordered() for name, own in found.items()}
+
+
+class _Intervals:
+    """Intervals by their place: steps of the same place, which is some steps wide, are added up."""
+
+    def __init__(self, most: int | None, width: int) -> None:
+        self._most, self._width = most, width
+        self._places: dict[int, Interval] = {}
+
+    def add(self, step: int, wall_time: float, columns: Sequence[SlicedSums]) -> None:
+        by_key = {(each.task, each.column): each for each in columns}
+        self._join(step // self._width, Interval(step, wall_time, by_key))
+        while self._most is not None and len(self._places) > 2 * self._most:
+            parts, self._places = self._places, {}
+            self._width *= 2
+            for part in parts.values():
+                self._join(part.step // self._width, part)
+
+    def ordered(self) -> list[Interval]:
+        return [self._places[place] for place in sorted(self._places)]
+
+    def _join(self, place: int, part: Interval) -> None:
+        before = self._places.get(place)
+        if before is not None:
+            columns = dict(before.columns)
+            for key, sums in part.columns.items():
+                columns[key] = added([columns[key], sums]) if key in columns else sums
+            step, wall_time = max(before[:2], part[:2])
+            part = Interval(step, wall_time, columns)
+        self._places[place] = part
+
+
+def histories(
+    run: Run, selection: Selection, report: Report, most: int = 1024
+) -> dict[str, list[SliceHistory]]:
+    """Returns the histories of a run by its name, the task as a whole before its columns.
+
+    Args:
+        run: The run.
+        selection: Which steps.
+        report: Takes what cannot be read.
+        most: As of `intervals`.
+    """
+    return {
+        name: [_history(parts, key) for key in _keys(parts)]
+        for name, parts in intervals(run, selection, report, most).items()
+    }
+
+
+def slice_table(
+    run: Run, selection: Selection, report: Report, *, total: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yields columns of a table of slices, part by part: those of `SLICE_COLUMNS`.
+
+    An AUC is of the examples since the report with orders before; NaN in reports without.
+
+    Args:
+        run: The run.
+        selection: Which steps.
+        report: Takes what cannot be read.
+        total: Whether the examples of all steps are added up.
+    """
+    for name, parts in intervals(run, selection, report, total=total).items():
+        since: dict[Key, SlicedSums] = {}  # the last report with orders
+        for step, wall_time, columns in parts:
+            for key, part in columns.items():
+                since[key] = added([since[key], part]) if key in since else part
+                area = error = np.full(len(part.values), np.nan)
+                if part.cells is not None:
+                    area, error = _areas(since.pop(key), part)
+                fields = dict(zip(FIELDS, part.sums.T, strict=True))
+                ratios = _normalised_entropy(fields), _ratio(fields["predicted"], fields["clicks"])
+                places = (np.full(len(part.values), at) for at in (step, wall_time))
+                texts = ([text] * len(part.values) for text in (name, *key))
+                columns_of = (*texts, part.values, *places, *part.sums.T[:5], *ratios, area, error)
+                yield dict(zip(SLICE_COLUMNS, columns_of, strict=True))
+
+
+def _keys(parts: Sequence[Interval]) -> list[Key]:
+    """Returns the tasks and columns of intervals, in order, the whole of a task first."""
+    return sorted(set().union(*(part.columns for part in parts)))
+
+
+def _history(parts: Sequence[Interval], key: Key) -> SliceHistory:
+    chosen = [(part, part.columns[key]) for part in parts if key in part.columns]
+    values = sorted({value for _, sums in chosen for value in sums.values})
+    row_of = {value: row for row, value in enumerate(values)}
+    sums = np.zeros((len(chosen), len(values), len(FIELDS)))
+    for number, (_, each) in enumerate(chosen):
+        sums[number, [row_of[value] for value in each.values]] = each.sums
+    with_orders = [(part.step, each) for part, each in chosen if each.cells is not None]
+    group = -(-len(with_orders) // _MOST_ORDERS) or 1
+    # The last one of a group is the end of its interval.
+    groups = [with_orders[at : at + group] for at in range(0, len(with_orders), group)]
+    orders = np.zeros((len(groups), len(values), 2 * CELLS))
+    for number, of_group in enumerate(groups):
+        for _, each in of_group:
+            rows = [row_of[value] for value in each.values]
+            orders[number, rows] += dense_orders(each).reshape(len(rows), 2 * CELLS)
+    return SliceHistory(
+        *key,
+        not any(each.several for _, each in chosen),
+        np.array([part.step for part, _ in chosen], np.int64),
+        np.array([part.wall_time for part, _ in chosen]),
+        values,
+        sums,
+        np.array([of_group[-1][0] for of_group in groups], np.int64),
+        orders.reshape(len(groups), len(values), 2, CELLS),
+    )
+
+
+def _areas(since: SlicedSums, part: SlicedSums) -> tuple[Floats, Floats]:
+    """Returns the AUCs of the values of a part, of which `since` has all sums, and errors."""
+    row_of = {value: row for row, value in enumerate(since.values)}
+    rows = [row_of[value] for value in part.values]
+    fields = dict(zip(FIELDS, since.sums[rows].T, strict=True))
+    of_clicks = np.stack([fields["clicks"], fields["click_squares"]])
+    of_all = np.stack([fields["weight"], fields["weight_squares"]])
+    weights, squares = np.stack([of_all - of_clicks, of_clicks], axis=-1)
+    return areas(dense_orders(since)[rows], weights, squares)
+
+
+def _ratio(numbers: Floats, by: Floats) -> Floats:
+    return np.divide(numbers, by, out=np.full(len(by), np.nan), where=by > 0)
+
+
+def _normalised_entropy(fields: Mapping[str, Floats]) -> Floats:
+    rate = _ratio(fields["clicks"], fields["weight"])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -(rate * np.log(rate) + (1 - rate) * np.log1p(-rate))
+    is_mixed = (rate > 0) & (rate < 1)
+    return _ratio(_ratio(fields["loss"], fields["weight"]), np.where(is_mixed, entropy, 0.0))

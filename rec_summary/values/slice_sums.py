@@ -1,0 +1,205 @@
+"""Sums by slice as a value: those of an interval in a record, and the sum of several records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rec_summary._pb.summary_pb2 import SliceSums
+from rec_summary.arrays import Array, Floats, Integers
+from rec_summary.errors import three_part, verbatim
+from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS, ColumnSums
+from rec_summary.metrics.quality.slices import OTHER
+from rec_summary.metrics.tags import PREFIX
+from rec_summary.records.format import wire
+from rec_summary.values.recommender import encode_array, read_array
+from rec_summary.values.summary import encode_value
+
+KIND: Final = "slice_sums"
+"""The field of `Summary.Value`."""
+
+_SUMS_TAG: Final = PREFIX + "sums"
+_ORDERS_TAG: Final = PREFIX + "orders"
+
+_OF_ONES: Final = {
+    "weight": "examples",
+    "weight_squares": "examples",
+    "click_squares": "clicks",
+    "squared_loss_weights": "loss",
+}
+"""The fields that are equal to another one if each weight is 1; then they are not recorded."""
+
+_BRIEF: Final = [number for number, name in enumerate(FIELDS) if name not in _OF_ONES]
+_FULL: Final = [FIELDS.index(_OF_ONES.get(name, name)) for name in FIELDS]
+_MOST_VALUES: Final = 4097  # of a column: as many as `Slice.most` allows, and all others
+
+_ORDER: Final = 2 * CELLS  # cells of a value: those of non-clicks, and those of clicks
+
+
+class SlicedSums(NamedTuple):
+    """The sums of a task and a column in an interval.
+
+    Attributes:
+        task: The name of the task; empty for the unnamed one.
+        column: The name of the column; empty for the whole task, which has one value, the empty
+            one.
+        several: Whether an example may have several values.
+        values: The values of the column.
+        sums: The sums, (values, len(FIELDS)).
+        cells: Where the orders are not 0: places in an array (values, 2, CELLS), ascending. None
+            if there are no orders.
+        weights: The weights there.
+    """
+
+    task: str
+    column: str
+    several: bool
+    values: list[str]
+    sums: Floats
+    cells: Integers | None
+    weights: Floats | None
+
+    @classmethod
+    def of(cls, task: str, column: str, several: bool, sums: ColumnSums) -> SlicedSums:
+        """Returns sums that were counted."""
+        if sums.orders is None:
+            return cls(task, column, several, sums.values, sums.sums, None, None)
+        flat = sums.orders.reshape(-1)
+        cells = np.flatnonzero(flat)
+        return cls(task, column, several, sums.values, sums.sums, cells, flat[cells])
+
+
+def encode_sums(after: int, columns: Sequence[SlicedSums]) -> list[bytes]:
+    """Returns the sums of an interval, and the orders, each as the bytes of a `Summary.Value`.
+
+    They have tags of their own, because the last report of a run may be a second one at its step,
+    with the orders only. Numbers are rounded to float32.
+
+    Args:
+        after: The step of the report before.
+        columns: The sums.
+    """
+    without = [each._replace(cells=None, weights=None) for each in columns if each.sums.any()]
+    orders = [
+        each._replace(sums=np.zeros_like(each.sums)) for each in columns if each.cells is not None
+    ]
+    parts = ((_SUMS_TAG, without), (_ORDERS_TAG, orders))
+    return [encode_interval(tag, after, part) for tag, part in parts if part]
+
+
+def encode_interval(tag: str, after: int, columns: Iterable[SlicedSums]) -> bytes:
+    """Returns sums as the bytes of a `Summary.Value`; its arguments are as of `encode_sums`."""
+    return encode_value(tag, KIND, _SUMS(after=after, columns=list(map(_encoded, columns))))
+
+
+def decode_sums(message: SliceSums) -> list[SlicedSums]:
+    """Returns the sums of an interval.
+
+    Raises:
+        ValueError: They are damaged.
+    """
+    return [_decoded(column) for column in message.columns]
+
+
+def dense_orders(part: SlicedSums) -> Floats:
+    """Returns the weights of non-clicks and of clicks by cell, (values, 2, CELLS)."""
+    orders = np.zeros(len(part.values) * _ORDER)
+    if part.cells is not None:
+        orders[part.cells] = part.weights
+    return orders.reshape(-1, 2, CELLS)
+
+
+def added(parts: Sequence[SlicedSums]) -> SlicedSums:
+    """Returns the sum of one or more parts of a task and a column.
+
+    If they have too many values together, those with the fewest examples become `other`.
+    """
+    values = list(dict.fromkeys(value for part in parts for value in part.values))
+    row_of = {value: row for row, value in enumerate(values)}
+    sums = np.zeros((len(values), len(FIELDS)))
+    orders: list[tuple[Integers, Floats]] = []
+    for part in parts:
+        rows = np.array([row_of[value] for value in part.values], np.intp)
+        np.add.at(sums, rows, part.sums)
+        if part.cells is not None and part.weights is not None:
+            at, cell = np.divmod(part.cells, _ORDER)
+            orders.append((rows[at] * _ORDER + cell, part.weights))
+    if len(values) > _MOST_VALUES:
+        own = [row for row in np.argsort(-sums[:, 0], kind="stable") if values[row] != OTHER]
+        kept = sorted(own[: _MOST_VALUES - 1])
+        to = np.full(len(values), len(kept))
+        to[kept] = np.arange(len(kept))
+        whole = np.zeros((len(kept) + 1, len(FIELDS)))
+        np.add.at(whole, to, sums)
+        sums, values = whole, [*(values[row] for row in kept), OTHER]
+        orders = [(to[at // _ORDER] * _ORDER + at % _ORDER, weights) for at, weights in orders]
+    first = parts[0]
+    several = any(part.several for part in parts)
+    if not orders:
+        return SlicedSums(first.task, first.column, several, values, sums, None, None)
+    cells, places = np.unique(np.concatenate([at for at, _ in orders]), return_inverse=True)
+    weights = np.zeros(len(cells))
+    np.add.at(weights, places, np.concatenate([weight for _, weight in orders]))
+    return SlicedSums(first.task, first.column, several, values, sums, cells, weights)
+
+
+def _encoded(column: SlicedSums) -> bytes:
+    sums, arrays = column.sums.astype(np.float32), []
+    if np.array_equal(sums[:, _FULL], sums):
+        sums = sums[:, _BRIEF]
+    if sums.any():
+        arrays.append(encode_array("sums", sums))
+    if column.cells is not None and column.weights is not None:
+        arrays.append(encode_array("cells", _smallest(np.diff(column.cells, prepend=0))))
+        arrays.append(encode_array("weights", _smallest(column.weights)))
+    names = {"task": column.task, "column": column.column, "several": column.several}
+    return _COLUMN(**names, values=column.values, arrays=arrays)
+
+
+def _smallest(numbers: Array) -> Array:
+    """Returns numbers in as few bytes as integers take, or as float32."""
+    if not len(numbers) or ((np.rint(numbers) == numbers).all() and numbers.max() < 2**32):
+        return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
+    return numbers.astype(np.float32)
+
+
+def _decoded(column: SliceSums.Column) -> SlicedSums:
+    what = f"The sums of {column.column!r}"
+    values = list(column.values)
+    if len(values) > _MOST_VALUES or len(set(values)) < len(values):
+        received = verbatim(f"{len(values):,} values, {len(set(values)):,} of them different")
+        raise ValueError(three_part(what, received, f"at most {_MOST_VALUES:,} different ones"))
+    arrays = {part.name: read_array(part) for part in column.arrays}
+    sums = np.zeros((len(values), len(FIELDS)))
+    if "sums" in arrays:
+        sums = _numbers(what, arrays["sums"], "f")
+    if sums.shape == (len(values), len(_BRIEF)):
+        brief = dict(zip(_BRIEF, range(len(_BRIEF)), strict=True))
+        sums = sums[:, [brief[number] for number in _FULL]]
+    if sums.shape != (len(values), len(FIELDS)):
+        raise ValueError(three_part(what, verbatim(f"an array {sums.shape}"), "a row for a value"))
+    names = (column.task, column.column, column.several, values, sums)
+    if "cells" not in arrays:
+        return SlicedSums(*names, None, None)
+    steps = _numbers(what, arrays["cells"], "u")
+    weights = _numbers(what, arrays.get("weights"), "uf")
+    cells = steps.cumsum()
+    is_rising = steps.ndim == 1 and bool((steps[1:] > 0).all()) and cells.shape == weights.shape
+    if not is_rising or (cells >= len(values) * _ORDER).any():
+        raise ValueError(three_part(what, "other cells", "rising ones of its values, with weights"))
+    return SlicedSums(*names, cells.astype(np.int64), weights)
+
+
+def _numbers(what: str, array: Array | None, kinds: str) -> Floats:
+    if array is None or array.dtype.kind not in kinds or array.dtype.itemsize > 8:
+        raise ValueError(three_part(what, "no such array", "numbers"))
+    numbers = array.astype(np.float64)
+    if not np.isfinite(numbers).all() or (numbers < 0).any():
+        raise ValueError(three_part(what, numbers, "finite numbers of at least 0"))
+    return numbers
+
+
+_SUMS: Final = wire.Fields(SliceSums)
+_COLUMN: Final = wire.Fields(SliceSums.Column)
