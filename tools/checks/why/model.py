@@ -55,7 +55,7 @@ class TwoHeads:
 
     def table(self, name: str, rows: Array) -> Array:
         """Returns rows of a table."""
-        return self.rows[self._begins[name] + rows]
+        return np.asarray(self.rows[self._begins[name] + rows])
 
     def train(self, batch: Batch, labels: Array, weights: Array) -> tuple[Array, float]:
         """Does a step.

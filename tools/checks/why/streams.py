@@ -52,6 +52,7 @@ class Break:
         lag: The seconds by which events come later.
         all_names: Whether each of `names` has to be among the findings.
         is_mix: Whether only traffic changes.
+        is_new: Whether a value has traffic for the first time.
         task: The task of the first finding, if there is only one that is right.
     """
 
@@ -66,6 +67,7 @@ class Break:
     lag: float = 0.0
     all_names: bool = False
     is_mix: bool = False
+    is_new: bool = False
     task: str = ""
 
     def is_on(self, step: int) -> bool:
@@ -92,9 +94,9 @@ def _quiet(draw: Draw) -> Break:
 
 def _permuted(country: str, draw: Draw) -> Break:
     def edit(random: np.random.Generator, batch: Batch) -> Batch:
-        labels = [batch["click"], batch["conversion"]]
-        click, conversion = permuted(random, labels, _of(batch, country))
-        return batch | {"click": click, "conversion": conversion}
+        names = ("click", "clicked", "conversion")
+        labels = permuted(random, [batch[name] for name in names], _of(batch, country))
+        return batch | dict(zip(names, labels, strict=True))
 
     return Break(draw.step, (f"country={country}",), edit)
 
@@ -115,11 +117,12 @@ def _delayed(draw: Draw) -> Break:
 def _all_permuted(draw: Draw) -> Break:
     def edit(random: np.random.Generator, batch: Batch) -> Batch:
         # Of clicks, all; of conversions, those after a click.
-        where = np.ones(len(batch["click"]), bool) if draw.head == "ctr" else batch["click"] > 0
-        label = "click" if draw.head == "ctr" else "conversion"
+        is_first = draw.head == "ctr"
+        where = batch["clicked"] | is_first
+        label = "click" if is_first else "conversion"
         return batch | {label: permuted(random, [batch[label]], where)[0]}
 
-    return Break(draw.step, ("",), edit, task=draw.head)
+    return Break(draw.step, ("", draw.head), edit, task=draw.head)
 
 
 def _of_feature(value: float, share: float, draw: Draw) -> Break:
@@ -152,7 +155,7 @@ def _mix(draw: Draw) -> Break:
 
 def _new(draw: Draw) -> Break:
     shifts = {"country": {list(COUNTRIES).index(world.NEW): 0.06}}
-    return Break(draw.step, (f"country={world.NEW}",), shifts=shifts)
+    return Break(draw.step, (f"country={world.NEW}",), shifts=shifts, is_new=True)
 
 
 def _learned(draw: Draw) -> Break:
@@ -247,7 +250,7 @@ def metrics(seed: int) -> RecommenderMetrics:
 def train(kind: str, seed: int, directory: str, rank: int = 0, reports: int = REPORTS) -> None:
     """Trains on a stream, and records it."""
     broken, options, model = drawn(kind, seed), metrics(seed), TwoHeads()
-    stream = _Stream(broken, seed, rank)
+    stream, is_masked = _Stream(broken, seed, rank), options.tasks["cvr"].mask is not None
     slow = _SLOW if rank == broken.slow else 0.0
     tables = {
         name: EmbeddingTable(functools.partial(model.table, name), size)
@@ -269,11 +272,9 @@ def train(kind: str, seed: int, directory: str, rank: int = 0, reports: int = RE
             begun = time.perf_counter()
             seconds = _TEMPO + (slow if not broken.waits and broken.is_on(step) else 0.0)
             model.frozen = broken.frozen if broken.is_on(step) else ()
-            clicked = batch["click"] > 0
-            if options.tasks["cvr"].mask is None:
-                clicked = np.ones_like(clicked)
+            is_second = batch["clicked"] if is_masked else np.ones_like(batch["clicked"])
             labels = np.stack([batch["click"], batch["conversion"]], 1)
-            weights = np.stack([~batch["repeated"], clicked], 1).astype(np.float32)
+            weights = np.stack([~batch["repeated"], is_second], 1).astype(np.float32)
             rates, loss = model.train(batch, labels, weights)
             known = time.time() - batch["wait"] - (broken.lag if broken.is_on(step) else 0.0)
             columns = {name: batch[name] for name in _SHOWN} | {
@@ -286,9 +287,7 @@ def train(kind: str, seed: int, directory: str, rank: int = 0, reports: int = RE
                 "event_time": known - batch["delay"],
                 "label_time": known,
             }
-            if options.tasks["cvr"].mask is not None:
-                columns["clicked"] = clicked
-            record.observe(**columns)
+            record.observe(**columns, **({"clicked": is_second} if is_masked else {}))
             record.add_value("scalar", "loss", loss)
             record.add_value("scalar", "learning_rate", model.rate)
             time.sleep(max(begun + seconds - time.perf_counter(), 0.0))
@@ -339,7 +338,7 @@ class _Stream:
 
 
 def _of(batch: Batch, country: str) -> Array:
-    return batch["country"] == list(COUNTRIES).index(country)
+    return np.asarray(batch["country"] == list(COUNTRIES).index(country))
 
 
 if __name__ == "__main__":

@@ -99,6 +99,7 @@ class World:
         for label in _OFFSETS:
             batch[label] = (random.random(size) < self._rates(label, batch)).astype(np.float32)
         batch["conversion"] *= batch["click"]
+        batch["clicked"] = batch["click"] > 0  # which examples have a second label
         known = random.random((2, size)) < [[0.97], [0.99]]
         batch["price"] = np.where(known[0], batch["price"], np.nan)
         batch["category"] = np.where(known[1], batch["category"], 0)
@@ -130,7 +131,7 @@ class World:
         }
         odds = _OFFSETS[label] + _PRICE[label] * batch["price"]
         odds = odds + sum(_WEIGHTS[name] * term for name, term in terms.items())
-        return 1 / (1 + np.exp(-odds))
+        return np.asarray(1 / (1 + np.exp(-odds)))
 
     def _drift(self) -> None:
         for tastes in self._tastes.values():
@@ -139,4 +140,4 @@ class World:
 
 
 def _normed(weights: Array) -> Array:
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())
