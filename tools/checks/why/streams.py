@@ -14,7 +14,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary import EmbeddingTable, Feature, RecommenderMetrics, Slice, SummaryRecord, Task
+from rec_summary import (
+    Advanced,
+    EmbeddingTable,
+    Feature,
+    RecommenderMetrics,
+    Slice,
+    SummaryRecord,
+    Task,
+)
 from tools.click_demo.breaks import permuted, replaced
 
 from . import world
@@ -24,14 +32,13 @@ from .world import BATCH, CHANNELS, COUNTRIES, DEVICES, LANGUAGES, REPORT, Batch
 Array = npt.NDArray[Any]
 Edit = Callable[[np.random.Generator, Batch], Batch]
 
-REPORTS: Final = 60
+REPORTS: Final = 48
 REPORT_STEPS: Final = REPORT // BATCH
-_FIRST, _LAST = 26, 46  # the reports between which something breaks
+_FIRST, _LAST = 22, 38  # the reports between which something breaks
 _LATE_REPORTS: Final = 5  # after which a delayed conversion comes
 _REPORT_SECONDS: Final = 600.0  # between two reports, for those who click
 _TEMPO: Final = 0.03  # seconds of a step: as if a device did it, whatever else the machine does
 _SLOW: Final = 2 * _TEMPO  # more, of a slow rank
-_FLUSH_REPORTS: Final = 5
 _SHOWN: Final = ("conversion", "user", "item", "category", "device", "channel", "age", "price")
 _TABLES: Final = {"user": world.USERS, "item": world.ITEMS, "category": world.CATEGORIES + 1}
 
@@ -159,7 +166,7 @@ def _new(draw: Draw) -> Break:
 
 
 def _learned(draw: Draw) -> Break:
-    step = draw.step - 15 * REPORT_STEPS
+    step = draw.step - 8 * REPORT_STEPS
     early = Draw(**(vars(draw) | {"step": step}))
     return _lost(draw.common, 0.7, early)
 
@@ -244,13 +251,16 @@ def metrics(seed: int) -> RecommenderMetrics:
         label_times="label_time",
         last=(100_000,),
         report_steps=REPORT_STEPS,
+        advanced=Advanced(state_secs=3600.0),  # once, at the end: it takes long
     )
 
 
-def train(kind: str, seed: int, directory: str, rank: int = 0, reports: int = REPORTS) -> None:
-    """Trains on a stream, and records it."""
-    broken, options, model = drawn(kind, seed), metrics(seed), TwoHeads()
-    stream, is_masked = _Stream(broken, seed, rank), options.tasks["cvr"].mask is not None
+def train(
+    broken: Break, seed: int, directory: str, rank: int = 0, reports: int = REPORTS
+) -> dict[str, int]:
+    """Trains on a stream and records it; returns the troubles of the record."""
+    options, model = metrics(seed), TwoHeads()
+    stream, is_masked = Stream(broken, seed, rank), options.tasks["cvr"].mask is not None
     slow = _SLOW if rank == broken.slow else 0.0
     tables = {
         name: EmbeddingTable(functools.partial(model.table, name), size)
@@ -276,7 +286,7 @@ def train(kind: str, seed: int, directory: str, rank: int = 0, reports: int = RE
             labels = np.stack([batch["click"], batch["conversion"]], 1)
             weights = np.stack([~batch["repeated"], is_second], 1).astype(np.float32)
             rates, loss = model.train(batch, labels, weights)
-            known = time.time() - batch["wait"] - (broken.lag if broken.is_on(step) else 0.0)
+            known = time.time() - batch["wait"]
             columns = {name: batch[name] for name in _SHOWN} | {
                 "ctr": rates[:, 0],
                 "cvr": rates[:, 1],
@@ -292,16 +302,16 @@ def train(kind: str, seed: int, directory: str, rank: int = 0, reports: int = RE
             record.add_value("scalar", "learning_rate", model.rate)
             time.sleep(max(begun + seconds - time.perf_counter(), 0.0))
             record.record(step)
-            if step % (_FLUSH_REPORTS * REPORT_STEPS) == 0:
+            if step % REPORT_STEPS == 0:
                 record.flush()  # so that no batch is left out, however slow the machine is
-    if record.troubles:
-        sys.exit(f"the stream is not valid: {record.troubles}")
+    return record.troubles
 
 
-class _Stream:
+class Stream:
     """The batches as the training sees them."""
 
-    def __init__(self, broken: Break, seed: int, rank: int) -> None:
+    def __init__(self, broken: Break, seed: int, rank: int = 0) -> None:
+        """Takes what breaks, and the seed of all that is drawn."""
         self._broken = broken
         self._world = World(seed, rank)
         self._random = np.random.default_rng((seed, rank, 1))
@@ -317,6 +327,7 @@ class _Stream:
 
     def _broken_batch(self, batch: Batch) -> Batch:
         batch = self._broken.edit(self._random, batch)
+        batch["wait"] = batch["wait"] + self._broken.lag
         if self._broken.late:
             batch, held = self._held_back(batch)
             self._late.append(held)
@@ -342,4 +353,6 @@ def _of(batch: Batch, country: str) -> Array:
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(os.environ.get("RANK", "0")))
+    kind, seed, directory = sys.argv[1:]
+    rank = int(os.environ.get("RANK", "0"))
+    sys.exit(bool(train(drawn(kind, int(seed)), int(seed), directory, rank)))
