@@ -95,7 +95,8 @@ class Detail:
         curves: Whether curves, histograms and the most frequent ids are included.
         full: Whether it has what is recorded with `RecommenderMetrics(detail=True)` only.
         only: The names of the only metrics of a task that are included; None for all.
-        sampled: The tables whose rows are read: they have the share of dead rows by default.
+        sampled: The tables whose rows are read: they have the share of dead rows and their change by
+            default.
     """
 
     curves: bool = True
@@ -158,7 +159,7 @@ def read_rows(
         detail: The detail of the report.
     """
     for name, number in norms.report(touched).items():
-        if detail.full or name == "dead_share":
+        if detail.full or name in ("dead_share", "relative_change"):
             values.put(f"table/{table}/{name}", number)
 
 
