@@ -11,11 +11,6 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-def flipped(random: np.random.Generator, label: Array, share: float = 0.5) -> Array:
-    """Returns a label of 0 and 1, [B], of which a share is flipped at random."""
-    return np.where(random.random(len(label)) < share, 1 - label, label)
-
-
 def permuted(random: np.random.Generator, labels: Sequence[Array], where: Array) -> list[Array]:
     """Returns labels, each [B], with the rows `where`, [B], in a random order, the same for all."""
     rows = np.flatnonzero(where)
