@@ -12,9 +12,18 @@ import numpy.typing as npt
 import pytest
 
 from rec_summary import load
-from tools.checks.why.judging import Verdict, holds, judged, table
+from tools.checks.why.judging import BEGIN, END, Verdict, holds, judged, table, written
 from tools.checks.why.model import TwoHeads
-from tools.checks.why.streams import KINDS, REPORT_STEPS, Break, Stream, drawn, ranks_of, train
+from tools.checks.why.streams import (
+    KINDS,
+    REPORT_STEPS,
+    WORDS,
+    Break,
+    Stream,
+    drawn,
+    ranks_of,
+    train,
+)
 from tools.checks.why.world import COUNTRIES, DEVICES, Batch
 
 Array = npt.NDArray[Any]
@@ -159,8 +168,8 @@ def test_a_table_is_frozen_and_the_others_learn() -> None:
 
 
 def test_each_seed_breaks_something_else_at_another_step() -> None:
+    assert WORDS.keys() == KINDS.keys()
     for kind in KINDS:
-        assert drawn(kind, 1) is not None
         assert ranks_of(kind) == 1 + (drawn(kind, 1).slow >= 0)
     assert len({drawn("lost", seed).step for seed in range(8)}) > 5
     assert len({drawn("lost_rare", seed).names for seed in range(8)}) > 3
@@ -243,8 +252,16 @@ def verdicts(kind: str, right: int, wrong: int) -> list[Verdict]:
 
 def test_the_table_counts_each_kind_and_lists_what_was_missed() -> None:
     text = table([*verdicts("quiet", 3, 1), *verdicts("lost", 2, 1)])
-    assert "| nothing | 3 of 4 without a finding | |\n| lost | 2 of 3 | 3 of 3 |" in text
-    assert text.endswith("\n\n* quiet, seed 3: saw 3\n* lost, seed 2: saw 2\n")
+    assert "| nothing | 3 of 4 without a finding |  |\n| half of the conversions" in text
+    assert " lost | 2 of 3 | 3 of 3 |\n" in text
+    assert text.endswith("\n\n* `quiet`, seed 3: saw 3\n* `lost`, seed 2: saw 2\n")
+
+
+def test_a_page_gets_the_table_between_its_comments() -> None:
+    page = f"# Why\n\n{BEGIN}\nold\n{END}\nMore.\n"
+    assert written(page, "new\n") == f"# Why\n\n{BEGIN}\nnew\n{END}\nMore.\n"
+    with pytest.raises(ValueError, match="Expected: a page with <!-- written by"):
+        written("# Why\n", "new\n")
 
 
 @pytest.mark.parametrize(

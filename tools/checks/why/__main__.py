@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from .judging import Verdict, holds, judged, table
+from .judging import Verdict, holds, judged, table, written
 from .streams import KINDS, drawn, ranks_of
 
 _QUIET: Final = 10  # times as many seeds: at most one of twenty may have a finding
@@ -31,7 +31,14 @@ _AT_ONCE: Final = 2
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the records here, and do not train again where they are.",
 )
-def main(seeds: int, first_seed: int, kinds: Sequence[str], out: Path | None) -> None:
+@click.option(
+    "--page",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Write the table into this page, between its two comments.",
+)
+def main(
+    seeds: int, first_seed: int, kinds: Sequence[str], out: Path | None, page: Path | None
+) -> None:
     """Train on streams in which something breaks, and let `rec-summary why` find it.
 
     Each kind has as many streams as there are seeds; ten times as many have nothing to find. Ends
@@ -48,7 +55,10 @@ def main(seeds: int, first_seed: int, kinds: Sequence[str], out: Path | None) ->
         verdicts = []
         with click.progressbar(work, label="streams", file=sys.stderr) as shown:
             verdicts = [each.result() for each in shown]
-    click.echo(table(verdicts), nl=False)
+    text = table(verdicts)
+    click.echo(text, nl=False)
+    if page is not None:
+        page.write_text(written(page.read_text(encoding="utf-8"), text), encoding="utf-8")
     sys.exit(not holds(verdicts))
 
 

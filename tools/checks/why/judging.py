@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .streams import REPORT_STEPS, Break
+from rec_summary.errors import three_part
 
+from .streams import REPORT_STEPS, WORDS, Break
+
+BEGIN: Final = "<!-- written by tools/check why: begin -->"
+END: Final = "<!-- written by tools/check why: end -->"
 MOST_FALSE: Final = 1 / 20
 """Of quiet runs, that have a finding."""
 LEAST_RIGHT: Final = 9 / 10
@@ -53,12 +57,24 @@ def table(verdicts: Sequence[Verdict]) -> str:
         of_kind = [verdict for verdict in verdicts if verdict.kind == kind]
         counts = [f"{sum(flags)} of {len(flags)}" for flags in _flags(of_kind)]
         if kind == "quiet":
-            lines.append(f"| nothing | {counts[0]} without a finding | |")
-        else:
-            lines.append(f"| {kind} | {counts[0]} | {counts[1]} |")
+            counts = [f"{counts[0]} without a finding", ""]
+        lines.append(f"| {WORDS[kind]} | {' | '.join(counts)} |")
     misses = [each for each in verdicts if not (each.is_first and each.is_in_time)]
-    lines += [""] + [f"* {each.kind}, seed {each.seed}: {each.seen}" for each in misses]
+    lines += [""] + [f"* `{each.kind}`, seed {each.seed}: {each.seen}" for each in misses]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def written(page: str, text: str) -> str:
+    """Returns a page with a text between its comments.
+
+    Raises:
+        ValueError: It has no such comments.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(three_part("the page", page[:80], f"a page with {BEGIN} and {END}"))
+    return f"{before}{begin}\n{text}{end}{after}"
 
 
 def holds(verdicts: Sequence[Verdict]) -> bool:
@@ -86,4 +102,9 @@ def _flags(verdicts: Sequence[Verdict]) -> tuple[list[bool], list[bool]]:
 
 def _words(finding: Mapping[str, Any]) -> str:
     name = " ".join(str(finding[key]) for key in ("kind", "name", "task", "metric") if finding[key])
-    return f"{name} {finding['before']} → {finding['after']} (z {finding['z']})"
+    before, after, z = (_rounded(finding[key]) for key in ("before", "after", "z"))
+    return f"{name} {before} → {after} (z {z})"
+
+
+def _rounded(number: float | None) -> str:
+    return "unknown" if number is None else f"{number:.3g}"

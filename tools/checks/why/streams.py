@@ -95,10 +95,6 @@ class Draw:
     is_even: bool
 
 
-def _quiet(draw: Draw) -> Break:
-    return Break()
-
-
 def _permuted(country: str, draw: Draw) -> Break:
     def edit(random: np.random.Generator, batch: Batch) -> Batch:
         names = ("click", "clicked", "conversion")
@@ -142,16 +138,8 @@ def _of_feature(value: float, share: float, draw: Draw) -> Break:
     return Break(draw.step, (column,), edit)
 
 
-def _frozen(draw: Draw) -> Break:
-    return Break(draw.step, (draw.table,), frozen=(draw.table,))
-
-
 def _slow(draw: Draw) -> Break:
     return Break(draw.step, ("rank 1", "rank_1", "rank=1", "1"), slow=1, waits=draw.is_even)
-
-
-def _late_events(draw: Draw) -> Break:
-    return Break(draw.step, ("freshness", "label_delay"), lag=900.0)
 
 
 def _mix(draw: Draw) -> Break:
@@ -184,7 +172,7 @@ def _two(draw: Draw) -> Break:
 
 
 KINDS: Final[dict[str, Callable[[Draw], Break]]] = {
-    "quiet": _quiet,
+    "quiet": lambda draw: Break(),
     "permuted": lambda draw: _permuted(draw.common, draw),
     "permuted_rare": lambda draw: _permuted(draw.rare, draw),
     "lost": lambda draw: _lost(draw.common, 0.5, draw),
@@ -193,15 +181,35 @@ KINDS: Final[dict[str, Callable[[Draw], Break]]] = {
     "all_permuted": _all_permuted,
     "missing": lambda draw: _of_feature(np.nan, 0.6, draw),
     "defaulted": lambda draw: _of_feature(0, 0.6, draw),
-    "frozen": _frozen,
+    "frozen": lambda draw: Break(draw.step, (draw.table,), frozen=(draw.table,)),
     "slow_rank": _slow,
-    "late": _late_events,
+    "late": lambda draw: Break(draw.step, ("freshness", "label_delay"), lag=900.0),
     "mix": _mix,
     "new": _new,
     "learned": _learned,
     "two": _two,
 }
 """What breaks, by name."""
+
+WORDS: Final = {
+    "quiet": "nothing",
+    "permuted": "labels of a common country (5 to 9 % of the traffic) permuted",
+    "permuted_rare": "labels of a rare country (1.5 to 4 %) permuted",
+    "lost": "half of the conversions of a common country lost",
+    "lost_rare": "half of the conversions of a rare country lost",
+    "delayed": "90 % of the conversions of a country come five reports later",
+    "all_permuted": "labels of one head permuted",
+    "missing": "a feature missing in 60 % of the examples",
+    "defaulted": "a feature with its default in 60 % of the examples",
+    "frozen": "a table that learns nothing any more",
+    "slow_rank": "one of two ranks slow",
+    "late": "events 15 minutes late",
+    "mix": "three times the traffic of a country, and no fault",
+    "new": "traffic of a country that had none",
+    "learned": "70 % of the conversions of a country lost, which the model learns",
+    "two": "labels of a country permuted, and 70 % of the conversions on a device lost",
+}
+"""The same in words."""
 
 
 def ranks_of(kind: str) -> int:
