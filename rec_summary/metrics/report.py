@@ -95,8 +95,7 @@ class Detail:
         curves: Whether curves, histograms and the most frequent ids are included.
         full: Whether it has what is recorded with `RecommenderMetrics(detail=True)` only.
         only: The names of the only metrics of a task that are included; None for all.
-        sampled: The tables whose rows are read: by default they have the share of dead rows, and
-            their change.
+        sampled: The tables whose rows are read: they have the share of dead rows by default.
     """
 
     curves: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
 import struct
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.compaction.thinning import Limits, Thinner, extremes
+from rec_summary.metrics.quality.slice_sums import FIELDS
 from rec_summary.series.batch import Record
+from rec_summary.values.slice_sums import SlicedSums, decode_sums, encode_interval
 from tests.support.record_dirs import event, histo, scalar
 
 NUMBERS = st.floats(width=32, allow_nan=True, allow_infinity=True)
@@ -127,3 +130,41 @@ def test_evaluations_and_landscapes_stay() -> None:
     messages: list[Any] = [event(step, scalar("eval/auc", 0.5)) for step in range(1, 40)]
     kept = thinned([*messages, landscape, landscape], 10**6)
     assert len(kept) == 41
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=40, unique=True).map(sorted))
+def test_sums_by_slice_are_added_up(steps: list[int]) -> None:
+    messages = []
+    for before, step in itertools.pairwise([0, *steps]):
+        part = SlicedSums(
+            "", "country", False, [f"v{step % 3}"], np.full((1, len(FIELDS)), 1.0), None, None
+        )
+        message = event(step, scalar("loss", 1.0))
+        message.summary.value.add().ParseFromString(encode_interval("sums", before, [part]))
+        messages.append(message)
+    kept = [
+        (message.step, value.slice_sums)
+        for message in thinned(messages, 10)
+        for value in message.summary.value
+        if value.WhichOneof("value") == "slice_sums"
+    ]
+    # Of each hundred steps, one record stays, with those of all.
+    assert [step for step, _ in kept] == [
+        max(each) for _, each in itertools.groupby(steps, lambda step: step // 100)
+    ]
+    assert [sums.after for _, sums in kept] == [0, *(step for step, _ in kept[:-1])]
+    examples: collections.Counter[str] = collections.Counter()
+    for _, sums in kept:
+        (column,) = decode_sums(sums)
+        examples.update(dict(zip(column.values, column.sums[:, 0].tolist(), strict=True)))
+    assert examples == collections.Counter(f"v{step % 3}" for step in steps)
+
+
+def test_damaged_sums_stay() -> None:
+    messages = []
+    for step in (1, 2):
+        message = event(step)
+        value = message.summary.value.add(tag="sums")
+        value.slice_sums.columns.add(values=["a", "a"])
+        messages.append(message)
+    assert len(thinned(messages, 10)) == 2

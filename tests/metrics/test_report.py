@@ -399,12 +399,6 @@ def test_the_numbers_of_tables_and_features() -> None:
     read_rows(values, "item", norms, np.array([True, False]), Detail())
     expected = {f"recommender/table/item/row_norm/{name}": 3.0 for name in shares}
     assert values.scalars == {**expected, "recommender/table/item/dead_share": 0.5}
-    norms.snapshot([[3.0], [-6.0]])
-    values = MetricValues()
-    read_rows(values, "item", norms, None, Detail(full=False))
-    assert [*values.scalars] == [
-        f"recommender/table/item/{n}" for n in ("dead_share", "relative_change")
-    ]
     feature = FeatureCounts()
     assert numbers("feature/age", feature) == {}
     feature.add(np.array([0.0, 0.0, 0.0, math.nan, 200.0]), 0, 0, 100)

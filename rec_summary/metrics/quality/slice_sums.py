@@ -7,12 +7,14 @@ scores and cannot be subtracted.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rec_summary.arrays import Array, Flags, Floats, Integers
+from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.checks import check_int
 from rec_summary.metrics.quality.clicks import Clicks
 from rec_summary.metrics.quality.score_cells import Places
@@ -35,11 +37,16 @@ FIELDS: Final = (
 """The sums, of each example with its weight w, label y, score p and log loss l: 1, w, wy, wp, wl,
 w², w²y, w²l, w²l², w²ly, w²(p - y)²."""
 
+_OF_ALL: Final = [FIELDS.index(name) for name in ("examples", "weight", "weight_squares")]
+_OF_CLICKS: Final = [FIELDS.index(name) for name in ("clicks", "click_squares")]
+
 _SHIFT: Final = np.uint64(49)  # of a key of `score_cells`: eight cells for each factor of two
 _LOWEST: Final = (1023 - 30) * 8  # the cell of scores below 2**-29
 _HIGHEST: Final = 2 * (1022 * 8) - _LOWEST
 CELLS: Final = _HIGHEST - _LOWEST + 1
 """The number of cells of the score; those above one half mirror those below it."""
+
+_MOST_TIES: Final = 0.25  # pairs of a click and a non-click in one cell: half are in error, at most
 
 _STAY: Final = 2.0  # times as many examples has a value that takes the place of another one
 _FADE: Final = 0.9  # of the examples of earlier reports, with each report
@@ -61,24 +68,87 @@ class ColumnSums(NamedTuple):
     orders: Floats | None
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True)
+class Moments:
     """What examples add to the sums.
 
     Attributes:
-        fields: A row for each of `FIELDS`, (len(FIELDS), examples).
-        cells: The cell of each score, (examples,).
-        labels: Whether there was a click, (examples,).
+        examples: How many each one is, (examples,): a soft label makes two halves.
+        weights: Their weights.
+        clicks: The weights of clicks, and 0 for non-clicks.
+        scores: The weighted scores.
+        losses: The weighted log losses.
+        marks: The cell of each score, beyond those of non-clicks if there was a click.
+        is_weighted: Whether a weight is not 1.
     """
 
-    fields: Floats
-    cells: Integers
-    labels: Flags
+    examples: Floats
+    weights: Floats
+    clicks: Floats
+    scores: Floats
+    losses: Floats
+    marks: Integers
+    is_weighted: bool
+
+    @classmethod
+    def of(cls, clicks: Clicks, losses: Floats, scores: Floats) -> Moments:
+        """Returns what examples add.
+
+        Args:
+            clicks: The examples.
+            losses: Their weighted losses, as of `LogLoss.terms`.
+            scores: Their weighted scores.
+        """
+        marks = (clicks.keys >> _SHIFT).view(np.int64)
+        np.clip(marks, _LOWEST, _HIGHEST, out=marks)
+        marks += np.where(clicks.labels, CELLS - _LOWEST, -_LOWEST)
+        count = len(clicks.labels)
+        ones = np.broadcast_to(1.0, count)
+        weights: Floats = ones if clicks.weights is None else clicks.weights
+        # A soft label is there twice.
+        is_soft = clicks.kept is not None and count > clicks.size - int(clicks.refused.sum())
+        examples = ones / 2 if is_soft else ones
+        of_clicks = weights * clicks.labels.astype(np.float64)
+        is_weighted = clicks.weights is not None
+        return cls(examples, weights, of_clicks, scores, losses, marks, is_weighted)
+
+    @functools.cached_property
+    def pairs(self) -> dict[int, tuple[Floats, Floats | None]]:
+        """Two columns by the place in `FIELDS` of their product; one if there is None.
+
+        If no example is weighted, those are not there that are counts.
+        """
+        errors, heavy = self.scores - self.clicks, self.weights if self.is_weighted else None
+        pairs = (
+            (self.examples, None),
+            (self.weights, None),
+            (self.clicks, None),
+            (self.scores, None),
+            (self.losses, None),
+            (self.weights, heavy),
+            (self.clicks, heavy),
+            (self.losses, heavy),
+            (self.losses, self.losses),
+            (self.losses, self.clicks),
+            (errors, errors),
+        )
+        counts = [] if self.is_weighted else [*_OF_ALL, *_OF_CLICKS]
+        return {number: pair for number, pair in enumerate(pairs) if number not in counts}
+
+    @functools.cached_property
+    def fields(self) -> dict[int, Floats]:
+        """The products of `pairs`, each (examples,)."""
+        return {
+            number: one if other is None else one * other
+            for number, (one, other) in self.pairs.items()
+        }
 
 
 def areas(orders: Floats, weights: Floats, squares: Floats) -> tuple[Floats, Floats]:
     """Returns AUCs, and their standard errors (DeLong, DeLong and Clarke-Pearson 1988).
 
-    NaN without a click and a non-click; an error also with fewer than two of either.
+    NaN without a click and a non-click, and where the scores are too close to each other for the
+    cells: if a click and a non-click often are in one. An error also with fewer than two of either.
 
     Args:
         orders: The weights by cell of the score, (values, 2, CELLS).
@@ -94,6 +164,8 @@ def areas(orders: Floats, weights: Floats, squares: Floats) -> tuple[Floats, Flo
         )
         above = 1.0 - above
         totals = orders.sum(axis=2)
+        ties = (clicks * others).sum(axis=1) / totals.prod(axis=1)
+        below[ties > _MOST_TIES] = np.nan
         area = (clicks * below).sum(axis=1) / totals[:, 1]
         spread = (others * (above - area[:, None]) ** 2).sum(axis=1) / totals[:, 0]
         spread_of_clicks = (clicks * (below - area[:, None]) ** 2).sum(axis=1) / totals[:, 1]
@@ -101,29 +173,6 @@ def areas(orders: Floats, weights: Floats, squares: Floats) -> tuple[Floats, Flo
         variance = spread / (numbers[:, 0] - 1) + spread_of_clicks / (numbers[:, 1] - 1)
     error = np.sqrt(np.where((numbers >= 2).all(axis=1), variance, np.nan))
     return area, error
-
-
-def moments(clicks: Clicks, losses: Floats, scores: Floats) -> Moments:
-    """Returns what examples add.
-
-    Args:
-        clicks: The examples.
-        losses: Their weighted losses, as of `LogLoss.terms`.
-        scores: Their weighted scores.
-    """
-    count = len(clicks.labels)
-    labels = clicks.labels.astype(np.float64)
-    is_soft = clicks.kept is not None and count > clicks.size - int(clicks.refused.sum())
-    weights = np.ones(count) if clicks.weights is None else clicks.weights
-    errors = scores - weights * labels
-    fields = (
-        np.full(count, 0.5 if is_soft else 1.0),  # of a soft label, an example is there twice
-        *(weights, weights * labels, scores, losses),
-        *(weights**2, weights**2 * labels, weights * losses),
-        *(losses**2, weights * losses * labels, errors**2),
-    )
-    cells = np.clip((clicks.keys >> _SHIFT).astype(np.int64), _LOWEST, _HIGHEST) - _LOWEST
-    return Moments(np.stack(fields), cells, clicks.labels)
 
 
 class ValueSums(State):
@@ -155,29 +204,29 @@ class ValueSums(State):
         self._begin({}, None)
 
     def count(self, batch: Moments, slicing: Slicing | None = None) -> None:
-        """Counts examples. The result does not depend on how the stream is cut into batches.
+        """Counts examples. How the stream is cut into batches changes nothing but last bits.
 
         Args:
             batch: The examples.
             slicing: Their values; None for a single one, which is empty.
         """
+        rows, at = self._rows_of(slicing, len(batch.marks))
+        marks = batch.marks[at] + 2 * CELLS * rows
+        weights = batch.weights[at] if batch.is_weighted else None
+        orders = np.bincount(marks, weights, self._orders.size).reshape(self._orders.shape)
+        self._orders += orders
         if slicing is None:
-            slicing = Slicing(np.zeros(len(batch.labels), np.intp), [""])
-        rows, examples = self._rows_of(slicing)
-        fields = batch.fields if examples is None else batch.fields[:, examples]
-        # With the sums so far in front, numbers are added in the order of the examples.
-        places = np.concatenate([np.arange(len(self._totals)), rows])
-        self._totals = np.stack(
-            [
-                np.bincount(places, np.concatenate([sums, field]))
-                for sums, field in zip(self._totals.T, fields, strict=True)
-            ],
-            axis=1,
-        )
-        marks = 2 * rows + (batch.labels if examples is None else batch.labels[examples])
-        marks = CELLS * marks + (batch.cells if examples is None else batch.cells[examples])
-        added = np.bincount(marks, fields[1], self._orders.size)
-        self._orders += added.reshape(self._orders.shape)
+            # `einsum` has no threads, which BLAS has: they would take time from the training.
+            for field, (one, other) in batch.pairs.items():
+                total = one.sum() if other is None else np.einsum("i,i->", one, other)
+                self._totals[1, field] += total
+        else:
+            for field, numbers in batch.fields.items():
+                self._totals[:, field] += np.bincount(rows, numbers[at], len(self._totals))
+        if weights is None:
+            counts = orders.sum(axis=2)
+            self._totals[:, _OF_ALL] += counts.sum(axis=1, keepdims=True)
+            self._totals[:, _OF_CLICKS] += counts[:, 1:]
 
     def end_interval(self, *, detailed: bool) -> ColumnSums:
         """Returns the sums, and begins anew; the orders, if they are returned, as well."""
@@ -209,20 +258,13 @@ class ValueSums(State):
         return ColumnSums(values, sums[some], orders[some] if detailed else None)
 
     def arrays(self) -> dict[str, Array]:
-        """Returns the settings, and the values that were recorded with their examples."""
-        recent = self._recent
-        return {
-            "most": to_array(self.most),
-            "names": np.array(list(recent), np.str_),
-            "examples": np.array(list(recent.values()), np.float64),
-        }
+        """Returns the settings, and the values that were recorded."""
+        return {"most": to_array(self.most), "names": np.array(sorted(self._recent), np.str_)}
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ValueSums:
         new = cls(arrays.integer("most", 1))
-        names = arrays.take("names", "U", (None,)).tolist()
-        examples = arrays.sums("examples", np.float64, (len(names),)).tolist()
-        new._recent = dict(zip(names, examples, strict=True))
+        new._recent = dict.fromkeys(arrays.take("names", "U", (None,)).tolist(), 0.0)
         new._begin({name: row for row, name in enumerate(new._recent, 1)}, None)
         return new
 
@@ -232,8 +274,11 @@ class ValueSums(State):
         self._totals = np.zeros((len(rows) + 1, len(FIELDS)))
         self._orders = np.zeros((len(rows) + 1, 2, CELLS)) if orders is None else orders
 
-    def _rows_of(self, slicing: Slicing) -> tuple[Places, Places | None]:
-        """Returns the row of each example, and the places of the examples; None for all."""
+    def _rows_of(self, slicing: Slicing | None, size: int) -> tuple[Places, Any]:
+        """Returns the rows of examples, and the places of the examples."""
+        if slicing is None:
+            self._add_rows([""])
+            return np.broadcast_to(np.intp(1), size), slice(None)
         codes, names = slicing.codes, SlicedBatch(slicing, None).names
         new = [code for code, name in names.items() if name not in self._rows]
         if new:
@@ -244,8 +289,7 @@ class ValueSums(State):
             row_of[code] = self._rows.get(name, 0)
         rows = row_of[codes]
         if rows.ndim == 1 and (not len(rows) or rows.min() >= 0):
-            return rows, None
-        size = len(rows)
+            return rows, slice(None)
         examples = np.arange(size).reshape(-1, *(1,) * (rows.ndim - 1))
         # An example with a value twice counts once.
         marks = np.unique((rows * size + examples)[rows >= 0])
@@ -253,7 +297,10 @@ class ValueSums(State):
 
     def _add_rows(self, names: Sequence[str]) -> None:
         room = _WAITING * self.most - len(self._rows)
-        added = list(dict.fromkeys(names))[: max(room, 0)]
+        new = dict.fromkeys(name for name in names if name not in self._rows)
+        added = list(new)[: max(room, 0)]
+        if not added:
+            return
         self._rows.update({name: row for row, name in enumerate(added, len(self._totals))})
         more = len(added)
         self._totals = np.pad(self._totals, ((0, more), (0, 0)))

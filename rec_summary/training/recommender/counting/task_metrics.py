@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rec_summary.arrays import Array
+from rec_summary.arrays import Array, Floats
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report, tags
 from rec_summary.metrics.drift import LABEL
@@ -24,7 +24,7 @@ from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.slice_sums import ValueSums, moments
+from rec_summary.metrics.quality.slice_sums import Moments, ValueSums
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import ColumnBatch, State
 from rec_summary.metrics.windows import (
@@ -46,7 +46,7 @@ from rec_summary.values.slice_sums import SlicedSums
 _SLICE_BINS: Final = 128  # of the score in a slice
 _SLICE_CELLS: Final = 2048  # of users, lists and pairs in a slice
 _PAIR_ROWS: Final = 16_384
-_SLICE_BUCKETS: Final = 4  # of a window of slices; each may have a state for each slice
+_BUCKETS: Final = 8  # of a window: of slices as of the whole task, so that they add up
 _NO_PROBABILITY: Final = ("score outside [0, 1]", "probabilities do not add up to 1")
 _OF_MATRICES: Final = ("classes", "retrieval")
 
@@ -266,13 +266,13 @@ class TaskMetrics:
             return batches, {"number not usable": errors.refused}
         clicks = clean(scores, labels, weights, odds)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
-        if len(clicks.labels):
-            self._count_sums(clicks, examples.slicings)
         if clicks.kept is None and len(scores):
-            batches[tags.QUALITY] = quality.prepare(clicks)
+            prepared = batches[tags.QUALITY] = quality.prepare(clicks)
+            self._count_sums(clicks, examples.slicings, prepared.losses, prepared.scores)
             if users is not None:
                 batches[tags.USERS] = UserScores().prepare(users, clicks)
         else:
+            self._count_sums(clicks, examples.slicings, *quality.loss.terms(clicks))
             # Windows also count invalid examples, so they need the whole batch.
             columns = (scores, labels, weights, odds)
             batches[tags.QUALITY] = ColumnBatch.of(*columns)
@@ -280,8 +280,10 @@ class TaskMetrics:
                 batches[tags.USERS] = ColumnBatch.of(users, *columns)
         return batches, refused
 
-    def _count_sums(self, clicks: Clicks, slicings: Mapping[str, Slicing]) -> None:
-        batch = moments(clicks, *self._empty[tags.QUALITY].loss.terms(clicks))
+    def _count_sums(
+        self, clicks: Clicks, slicings: Mapping[str, Slicing], losses: Floats, scores: Floats
+    ) -> None:
+        batch = Moments.of(clicks, losses, scores)
         for column, sums in self._sums.items():
             slicing = slicings.get(column)
             if column and slicing is None:
@@ -438,7 +440,7 @@ def _windows_of_slices(
     is_default = slices.metrics == tags.OF_SLICES
     empty = states[tags.QUALITY] if is_default else SliceState(slices.metrics, states)
     by_slice = Slices(empty, slices.most, slices.shown)
-    return _windows(by_slice, options, buckets=_SLICE_BUCKETS)
+    return _windows(by_slice, options)
 
 
 def _softmax(scores: Array) -> Array:
@@ -451,11 +453,9 @@ def _windows(
     empty: Any,
     options: RecommenderMetrics,
     half_lives: Sequence[int] = (),
-    *,
-    buckets: int = 16,
 ) -> dict[str, Window[Any]]:
     return {
         **({"lifetime": Lifetime(empty)} if options.detail else {}),
-        **{f"last_{size}": LastExamples(empty, size, buckets) for size in options.last},
+        **{f"last_{size}": LastExamples(empty, size, _BUCKETS) for size in options.last},
         **{f"decayed_{size}": Decayed(empty, size) for size in half_lives},
     }

@@ -1,0 +1,140 @@
+"""Sums by slice as a value of a record."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary._pb.summary_pb2 import SliceSums, Summary
+from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS, ColumnSums
+from rec_summary.values.slice_sums import (
+    SlicedSums,
+    added,
+    decode_sums,
+    dense_orders,
+    encode_interval,
+    encode_sums,
+)
+
+
+def column(
+    seed: int, values: list[str], *, weighted: bool = True, orders: bool = True
+) -> SlicedSums:
+    random = np.random.default_rng(seed)
+    sums = random.integers(1, 1000, (len(values), len(FIELDS))).astype(float)
+    if weighted:
+        sums += random.integers(0, 2, sums.shape) / 4
+    else:
+        sums[:, [1, 5]] = sums[:, :1]
+        sums[:, 6], sums[:, 7] = sums[:, 2], sums[:, 4]
+    cells = np.zeros((len(values), 2, CELLS))
+    cells[:, :, random.integers(0, CELLS, 9)] = random.integers(1, 300, (len(values), 2, 9))
+    cells += cells * weighted / 4
+    return SlicedSums.of(
+        "ctr", "country", False, ColumnSums(values, sums, cells if orders else None)
+    )
+
+
+def decoded(data: bytes) -> list[SlicedSums]:
+    return decode_sums(Summary.Value.FromString(data).slice_sums)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 999), st.integers(0, 6), st.booleans(), st.booleans())
+def test_what_is_encoded_is_decoded(seed: int, size: int, weighted: bool, orders: bool) -> None:
+    part = column(seed, [f"v{number}" for number in range(size)], weighted=weighted, orders=orders)
+    (again,) = decoded(encode_interval("recommender/sums", 7, [part]))
+    assert again[:4] == part[:4]
+    np.testing.assert_array_equal(again.sums, part.sums)
+    np.testing.assert_array_equal(dense_orders(again), dense_orders(part))
+
+
+def test_sums_and_orders_have_tags_of_their_own() -> None:
+    part = column(0, ["a", "b"])
+    values = [Summary.Value.FromString(data) for data in encode_sums(3, [part])]
+    assert [value.tag for value in values] == ["recommender/sums", "recommender/orders"]
+    assert [value.slice_sums.after for value in values] == [3, 3]
+    both = added([each for value in values for each in decode_sums(value.slice_sums)])
+    np.testing.assert_array_equal(both.sums, part.sums)
+    np.testing.assert_array_equal(dense_orders(both), dense_orders(part))
+    nothing = part._replace(sums=np.zeros_like(part.sums))
+    (only,) = (Summary.Value.FromString(data) for data in encode_sums(3, [nothing]))
+    assert only.tag == "recommender/orders"
+
+
+def test_equal_weights_take_less_space() -> None:
+    values = [f"v{number}" for number in range(40)]
+    light, heavy = (
+        len(encode_interval("t", 0, [column(1, values, weighted=weighted, orders=False)]))
+        for weighted in (False, True)
+    )
+    assert light < 0.75 * heavy
+
+
+def test_parts_add_up_by_value() -> None:
+    one, other = column(1, ["a", "b"]), column(2, ["b", "c"])
+    both = added([one, other])
+    assert both.values == ["a", "b", "c"]
+    np.testing.assert_array_equal(both.sums[1], one.sums[1] + other.sums[0])
+    np.testing.assert_array_equal(dense_orders(both)[0], dense_orders(one)[0])
+    np.testing.assert_array_equal(
+        dense_orders(both)[1], dense_orders(one)[1] + dense_orders(other)[0]
+    )
+
+
+def test_too_many_values_are_others() -> None:
+    names = [f"v{number}" for number in range(3000)]
+    one = column(1, names, orders=False)
+    other = column(2, ["other", *(f"w{name}" for name in names[1:])])
+    both = added([one, other])
+    assert len(both.values) == 4097
+    assert both.values[-1] == "other"
+    np.testing.assert_allclose(both.sums.sum(axis=0), (one.sums + other.sums).sum(axis=0))
+    assert dense_orders(both).sum() == pytest.approx(dense_orders(other).sum())
+
+
+def broken(change: str) -> SliceSums:
+    message = Summary.Value.FromString(encode_interval("t", 0, [column(5, ["a", "b"])])).slice_sums
+    own = message.columns[0]
+    arrays = {array.name: array for array in own.arrays}
+    if change == "a value twice":
+        own.values[1] = "a"
+    elif change == "too many values":
+        own.values.extend(map(str, range(5000)))
+    elif change == "a row too few":
+        own.values.append("c")
+    elif change == "no weights":
+        own.arrays.remove(arrays["weights"])
+    elif change == "cells beyond the last":
+        del own.values[1:]
+        arrays["sums"].shape[0] = 1
+        arrays["sums"].data = arrays["sums"].data[: len(arrays["sums"].data) // 2]
+    elif change == "NaN":
+        data = np.frombuffer(arrays["sums"].data, "<f4").copy()
+        data[0] = np.nan
+        arrays["sums"].data = data.tobytes()
+    elif change == "another type":
+        arrays["cells"].dtype = "<f4"
+    elif change == "damaged bytes":
+        arrays["sums"].data = b"x"
+    return message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "a value twice",
+        "too many values",
+        "a row too few",
+        "no weights",
+        "cells beyond the last",
+        "NaN",
+        "another type",
+        "damaged bytes",
+    ],
+)
+def test_damaged_sums_are_an_error(change: str) -> None:
+    with pytest.raises(ValueError, match=r"(?s)is invalid\. Received: .* Expected: "):
+        decode_sums(broken(change))
