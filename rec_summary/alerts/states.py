@@ -30,6 +30,7 @@ from rec_summary.alerts.rules import (
     Change,
     Compare,
     NotFinite,
+    QualityChange,
     Rule,
     Silence,
     float32,
@@ -62,6 +63,22 @@ class NewData(NamedTuple):
     scalars: Columns
     over: bool | None = None
     state: RunState | None = None
+
+
+class Damage(NamedTuple):
+    """Quality that was lost, as an answer of `why` names it.
+
+    Attributes:
+        tags: The tags of all that lost quality, the first one the likeliest culprit.
+        step: The step from which on it did.
+        value: The metric of the first one from then on; None if it is not known.
+        text: The first line of the answer.
+    """
+
+    tags: tuple[str, ...]
+    step: int
+    value: float | None
+    text: str
 
 
 @dataclass(frozen=True)
@@ -201,6 +218,29 @@ class ValueAlert(_Alert):
 
 
 @dataclass
+class QualityAlert(_Alert):
+    """The alert of a rule about quality, for a run; its tag is that of the culprit."""
+
+    def take(self, damage: Damage | None, now: float) -> list[Transition]:
+        """Takes the newest answer, None if no quality is lost; returns what begins and ends.
+
+        The alert goes on as long as its culprit is among what lost quality.
+        """
+        if self.fired is not None and damage is not None and self.tag in damage.tags:
+            return []
+        edges = []
+        if self.fired is not None:
+            reason = "no quality is lost beyond chance any more"
+            if damage is not None:
+                reason = "something else explains it better"
+            edges.append(self.turn(self.fired.step, now, None, reason, firing=False))
+        if damage is not None:
+            self.tag = damage.tags[0]
+            edges.append(self.turn(damage.step, now, damage.value, damage.text, firing=True))
+        return edges
+
+
+@dataclass
 class SilenceAlert(_Alert):
     """The alert of a `no data` rule.
 
@@ -254,6 +294,7 @@ class _Run:
     """The alerts of a run, by rank and tag; the tag None stands for records of any kind."""
 
     series: dict[tuple[int, str | None], _Series] = field(default_factory=dict)
+    qualities: dict[Rule, QualityAlert] = field(default_factory=dict)
     ended: float = math.inf  # when it has ended, by the clock of its records
     last_step: int = 0  # at that time, as its lineage states it
     troubles: str = ""  # the most frequent ones, as its lineage states them
@@ -266,7 +307,7 @@ class _Run:
     def firing(self) -> list[Transition]:
         """Returns the beginnings of all alerts that fire."""
         fired = [alert.fired for series in self.series.values() for alert in series.alerts]
-        fired += [alert.fired for alert in self.all_silences()]
+        fired += [alert.fired for alert in (*self.all_silences(), *self.qualities.values())]
         return [alert for alert in fired if alert is not None]
 
     def go_on_with(self, ranks: int, seen: float) -> list[Transition]:
@@ -373,6 +414,12 @@ class AlertStates:
                 transitions += quiet.end(float(arrived[-1]), "the run has ended")
         return transitions
 
+    def judge(self, name: str, rule: Rule, damage: Damage | None, now: float) -> list[Transition]:
+        """Takes what quality a run has lost of late; the arguments are as of `QualityAlert`."""
+        self.matched.setdefault(rule, set()).add(None)
+        alerts = self._runs.setdefault(name, _Run()).qualities
+        return alerts.setdefault(rule, QualityAlert(rule, name, 0, None)).take(damage, now)
+
     def forget(self, name: str, now: float) -> list[Transition]:
         """Takes note that a run's records are gone; `now` is the real time."""
         run = self._runs.pop(name, _Run())
@@ -404,6 +451,8 @@ class AlertStates:
         if series is None:
             series = run.series[rank, tag] = _Series([], [])
             for rule in self._rules:
+                if isinstance(rule.condition, QualityChange):
+                    continue
                 pattern = rule.condition.tag
                 is_about = (
                     tag is None if pattern is None else tag is not None and pattern.matches(tag)
