@@ -32,6 +32,7 @@ from rec_summary.cli.commands import (  # noqa: F401
     metrics,
     plot,
     serving,
+    slices,
     tail,
     upkeep,
     watch,

@@ -33,7 +33,7 @@ def why(
     since: str | None,
     at: int | None,
 ) -> None:
-    """Say what moved a metric: which slice or feature, and since when.
+    """Say what moved a metric: which part, and since when.
 
     SRC is a record directory, or a URL; of a tree of them, the run counts that was written to
     last. Each value of each slice is compared with its own recent past: its calibration, its part
