@@ -8,6 +8,7 @@ import re
 import socket
 import threading
 import time
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from http.server import ThreadingHTTPServer
 from socketserver import TCPServer
@@ -32,9 +33,15 @@ _WINDOWED: Final = rf"(?:{JUDGED}|examples|clicks|click_rate)"
 _RECOMMENDER: Final = re.compile(
     rf"{PREFIX}(?P<task>{OF_TASK}){_WINDOWED}/(?P<window>[^/]+)", re.ASCII
 )
+_SLICE: Final = re.compile(
+    rf"(?P<start>{PREFIX}(?P<task>{OF_TASK})slice/(?P<column>[^/=]+))(?:=(?P<value>[^/]*))?"
+    r"(?P<metric>/.+/(?P<window>[^/]+))",
+    re.DOTALL,
+)
 
 _PLACE: Final = ("run", "rank")
-_SERIES: Final = (*_PLACE, "tag", "task", "window")
+_OF_SLICE: Final = ("column", "value")  # the last ones: those of other series have none
+_SERIES: Final = (*_PLACE, "tag", "task", "window", *_OF_SLICE)
 _HELP: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "value": ("The last value of a series.", _SERIES),
     "step": ("The training step of the last value of a series.", _SERIES),
@@ -49,7 +56,10 @@ _HELP: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "run_ranks": ("How many ranks a run says that it has.", ("run",)),
     "run_start_timestamp_seconds": ("When a training began.", ("run",)),
     "run_troubles": ("How often telemetry has failed in a training.", ("run", "kind")),
-    "alert_firing": ("1 for each alert of `rec-summary` that fires.", (*_PLACE, "tag", "rule")),
+    "alert_firing": (
+        "1 for each alert of `rec-summary` that fires.",
+        (*_PLACE, "tag", "rule", *_OF_SLICE),
+    ),
     "alerts_firing": ("How many alerts fire.", ()),
     "runs": ("How many runs there are.", ()),
     "read_problems": ("How often records could not be read.", ()),
@@ -91,8 +101,9 @@ class Exposition:
         for name, run in runs:
             self._add_run(add, name, run)
         for alert in firing:
-            place = (alert.run, str(alert.rank), alert.tag or "", alert.rule.title)
-            add("alert_firing", place, 1.0)
+            tag, _, _, *of_slice = _labels(alert.tag or "")
+            place = (alert.run, str(alert.rank), tag, alert.rule.title)
+            add("alert_firing", (*place, *of_slice), 1.0)
         add("alerts_firing", (), len(firing))
         add("runs", (), len(runs))
         yield from families.values()
@@ -105,9 +116,7 @@ class Exposition:
             if tag.startswith(HEALTH):
                 add("health", (*place, tag.removeprefix(HEALTH)), last.value)
                 continue
-            match = _RECOMMENDER.fullmatch(tag)
-            parts = (match["task"].rstrip("/"), match["window"]) if match else ("", "")
-            labels = (*place, tag, *parts)
+            labels = (*place, *_labels(tag))
             add("value", labels, last.value)
             add("step", labels, last.step)
             add("timestamp_seconds", labels, last.wall_time)
@@ -136,6 +145,17 @@ class Exposition:
             add("run_start_timestamp_seconds", (name,), state.start_time)
         for kind, count in sorted(state.troubles.items()) if state is not None else ():
             add("run_troubles", (name, kind), count)
+
+
+def _labels(tag: str) -> tuple[str, ...]:
+    """Returns the tag, without the value of a slice, the task, the window, and `_OF_SLICE`."""
+    if sliced := _SLICE.fullmatch(tag):
+        start, task, column, value, metric, window = sliced.groups(default="")
+        of_slice = (column, urllib.parse.unquote(value))
+        return start + metric, task.rstrip("/"), window, *of_slice
+    match = _RECOMMENDER.fullmatch(tag)
+    parts = (match["task"].rstrip("/"), match["window"]) if match else ("", "")
+    return tag, *parts
 
 
 def registry_of(values: LastValues) -> CollectorRegistry:

@@ -17,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts import prometheus
 from rec_summary.alerts.last_values import LastOfRun, LastValue, LastValues
+from rec_summary.alerts.rules import read_rule
+from rec_summary.alerts.states import Transition
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions, Selection
 from tests.support.record_dirs import START
@@ -89,6 +91,44 @@ def test_names_that_look_alike_are_series_of_their_own() -> None:
     [found] = [each.samples for each in families if each.name == "recsummary_value"]
     assert len(found) == len(tags) ** 2
     assert all(label.isprintable() for each in found for label in each.labels.values())
+
+
+@pytest.mark.parametrize(
+    ("recorded", "tag", "column", "value", "task", "window"),
+    [
+        ("slice/country=ES/auc/last_9", "slice/country/auc/last_9", "country", "ES", "", "last_9"),
+        (
+            *(
+                "ctr/slice/app=a%2Fb=ü %25/calibration/lifetime",
+                "ctr/slice/app/calibration/lifetime",
+            ),
+            *("app", "a/b=ü %", "ctr", "lifetime"),
+        ),
+        ("ctr/slice/app=/auc/last_9", "ctr/slice/app/auc/last_9", "app", "", "ctr", "last_9"),
+        (
+            *("ctr/slice/app/auc_gap/last_9", "ctr/slice/app/auc_gap/last_9"),
+            *("app", "", "ctr", "last_9"),
+        ),
+        ("ctr/auc/last_9", "ctr/auc/last_9", "", "", "ctr", "last_9"),
+        ("table/item/norm", "table/item/norm", "", "", "", ""),
+    ],
+)
+def test_the_value_of_a_slice_is_a_label(
+    recorded: str, tag: str, column: str, value: str, task: str, window: str
+) -> None:
+    values = LastValues(Selection(ExportOptions()))
+    recorded, tag = f"recommender/{recorded}", f"recommender/{tag}"
+    last = {(0, recorded): LastValue(0.5, 7, START)}
+    values.runs["run"] = LastOfRun(Run("run", "/run", ()), values=last, arrived={0: 0.0})
+    alert = Transition(True, read_rule("low: auc < 1"), "run", 0, recorded, 7, START, 0.5, "")
+    values.polled, values.firing = START, (alert,)
+    families = text_string_to_metric_families(prometheus.text_of(values).decode())
+    labels = {family.name: family.samples[-1].labels for family in families if family.samples}
+    sliced = {"run": "run", "rank": "0", "tag": tag}
+    sliced |= {"column": column, "value": value} if column else {}
+    for name in ("value", "step", "timestamp_seconds"):
+        assert labels[f"recsummary_{name}"] == {**sliced, "task": task, "window": window}
+    assert labels["recsummary_alert_firing"] == {**sliced, "rule": "low"}
 
 
 @pytest.mark.parametrize(
