@@ -256,7 +256,8 @@ TREE: dict[str, Look] = {
     ),
     "lineage of an unknown column": in_words("lineage", "--sort", "nonsense"),
     "tail": in_json("tail", "--once", "--tags", "^loss$", lines=True),
-    "tail in words": in_words("tail", "--once", "--runs", "restart/*"),
+    # Without tags, alerts have the time at which they are found.
+    "tail in words": in_words("tail", "--once", "--tags", ".", "--runs", "restart/*"),
     "verify in words": in_words("verify"),
     "verify some": in_words("verify", "--runs", "long/*", "-q"),
     "watch in words": in_words("watch", "--once", "--rule", "loss is not finite"),
