@@ -1,6 +1,7 @@
 """Rules: what an alert is raised for, and how a rule is read from text.
 
-    rule      = [ name ":" ] ( [ tag ] "no data for" time | tag condition [ "for" time ] )
+    rule      = [ name ":" ] ( [ tag ] "no data for" time | "quality changes within" time
+                             | tag condition [ "for" time ] )
     condition = ( ">" | ">=" | "<" | "<=" | "==" | "!=" ) number
               | "is not finite"
               | ( "drops" | "rises" ) number [ "%" ] "within" time
@@ -22,17 +23,21 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from rec_summary.errors import ArgumentError, three_part, verbatim
 from rec_summary.series.options import SECONDS, tags_named
 from rec_summary.series.text import printable
 
+ERRORS: Final = "rec_summary/errors"
+"""The tag of how often telemetry has failed; the lineage says it as well, by kinds."""
+
 BUILTIN: Final[Mapping[str, str]] = {
     "nan-loss": "*[Ll]oss* is not finite",
     "stall": "no data for 10m",
     "auc-drop": "*[Aa][Uu][Cc]* drops 5% within 1d",
-    "troubles": "rec_summary/errors > 0",
+    "quality-change": "quality changes within 1d",
+    "troubles": f"{ERRORS} > 0",
 }
 """The built-in rules, by name; all of them are watched by default."""
 
@@ -183,6 +188,18 @@ class Silence:
     seconds: float
 
 
+@dataclass(frozen=True)
+class QualityChange:
+    """The quality of a task or a slice that moves beyond chance, as `rec-summary why` finds it.
+
+    Attributes:
+        within: For how many seconds a change counts as new.
+    """
+
+    within: float
+    tag: ClassVar[None] = None  # it is about sums by slice
+
+
 ValueCondition = Compare | NotFinite | Change
 
 
@@ -197,7 +214,7 @@ class Rule:
         text: The rule as it was written, without its name; two rules may be equal all the same.
     """
 
-    condition: ValueCondition | Silence
+    condition: ValueCondition | Silence | QualityChange
     lasting: float | None = None
     name: str | None = None
     text: str = field(default="", compare=False)
@@ -310,6 +327,11 @@ class _Parser:
         named = self._take(_NAME)
         name = None if named is None else named[1]
         text = self._text[self._at :].strip()
+        if self._took(r"quality\s+changes"):
+            self._expect("within")
+            change = QualityChange(self._time())
+            self._end("the end")
+            return Rule(change, None, name, text)
         tag = None if self._sees("no") else self._tag()
         if tag is None or self._sees("no"):
             return Rule(self._silence(tag), None, name, text)

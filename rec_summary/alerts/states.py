@@ -17,20 +17,32 @@ Only `no data` is about real time, the time at which records arrive. `tick` eval
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.alerts.rules import COMPARISONS, Change, Compare, NotFinite, Rule, Silence, float32
+from rec_summary.alerts.rules import (
+    COMPARISONS,
+    ERRORS,
+    Change,
+    Compare,
+    NotFinite,
+    QualityChange,
+    Rule,
+    Silence,
+    float32,
+)
 from rec_summary.alerts.sliding_maximum import SlidingMaximum
 from rec_summary.arrays import Flags, Floats, Integers
+from rec_summary.records.failures import NO_GRAPH
 from rec_summary.series.batch import Columns, concatenated, rows_of
 
 _AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
 _PERCENT: Final = 0.01
+_KINDS: Final = 3  # of troubles that an alert names
 
 
 class NewData(NamedTuple):
@@ -51,6 +63,22 @@ class NewData(NamedTuple):
     scalars: Columns
     over: bool | None = None
     state: RunState | None = None
+
+
+class Damage(NamedTuple):
+    """Quality that was lost, as an answer of `why` names it.
+
+    Attributes:
+        tags: The tags of all that lost quality, the first one the likeliest culprit.
+        step: The step from which on it did.
+        value: The metric of the first one from then on; None if it is not known.
+        text: The first line of the answer.
+    """
+
+    tags: tuple[str, ...]
+    step: int
+    value: float | None
+    text: str
 
 
 @dataclass(frozen=True)
@@ -115,12 +143,13 @@ class ValueAlert(_Alert):
         self._maximum = SlidingMaximum(condition.within) if isinstance(condition, Change) else None
         self._since: float | None = None  # the time from which on the condition holds
 
-    def take(self, values: Columns, *, past: bool) -> list[tuple[int, Transition]]:
+    def take(self, values: Columns, *, past: bool, about: str = "") -> list[tuple[int, Transition]]:
         """Judges values.
 
         Args:
             values: The next values; at least one.
             past: Whether transitions are needed even if later values undo them.
+            about: What is known of their cause, for the end of the reason of an alert.
 
         Returns:
             The transitions, each with the number of its value, in order.
@@ -142,6 +171,8 @@ class ValueAlert(_Alert):
             reason = f"{self.tag} = {number:.6g} at step {step}"
             if begins and extremes is not None:
                 reason += f", from {extremes[at]:.6g}"
+            if begins and about:
+                reason += f": {about}"
             turn = self.turn(step, wall_time, number, reason, firing=begins)
             turns.append((int(places[at]), turn))
         return turns
@@ -184,6 +215,29 @@ class ValueAlert(_Alert):
             firing = holds_here
             changes.append(at)
         return changes
+
+
+@dataclass
+class QualityAlert(_Alert):
+    """The alert of a rule about quality, for a run; its tag is that of the culprit."""
+
+    def take(self, damage: Damage | None, now: float) -> list[Transition]:
+        """Takes the newest answer, None if no quality is lost; returns what begins and ends.
+
+        The alert goes on as long as its culprit is among what lost quality.
+        """
+        if self.fired is not None and damage is not None and self.tag in damage.tags:
+            return []
+        edges = []
+        if self.fired is not None:
+            reason = "no quality is lost beyond chance any more"
+            if damage is not None:
+                reason = "something else explains it better"
+            edges.append(self.turn(self.fired.step, now, None, reason, firing=False))
+        if damage is not None:
+            self.tag = damage.tags[0]
+            edges.append(self.turn(damage.step, now, damage.value, damage.text, firing=True))
+        return edges
 
 
 @dataclass
@@ -240,8 +294,10 @@ class _Run:
     """The alerts of a run, by rank and tag; the tag None stands for records of any kind."""
 
     series: dict[tuple[int, str | None], _Series] = field(default_factory=dict)
+    qualities: dict[Rule, QualityAlert] = field(default_factory=dict)
     ended: float = math.inf  # when it has ended, by the clock of its records
     last_step: int = 0  # at that time, as its lineage states it
+    troubles: str = ""  # the most frequent ones, as its lineage states them
     ranks: float = math.inf  # how many train, as its lineage states it: those from there on left
 
     def all_silences(self) -> list[SilenceAlert]:
@@ -251,7 +307,7 @@ class _Run:
     def firing(self) -> list[Transition]:
         """Returns the beginnings of all alerts that fire."""
         fired = [alert.fired for series in self.series.values() for alert in series.alerts]
-        fired += [alert.fired for alert in self.all_silences()]
+        fired += [alert.fired for alert in (*self.all_silences(), *self.qualities.values())]
         return [alert for alert in fired if alert is not None]
 
     def go_on_with(self, ranks: int, seen: float) -> list[Transition]:
@@ -328,18 +384,23 @@ class AlertStates:
             run.mark_alive(float(arrived[0]))
         if steps is not None:
             # Landscapes and evaluations are recorded later, too: at step 0 or at the last one.
-            trained = (steps > 0) & (steps != run.last_step)
+            # A rank that is late records no later step than the others.
+            trained = (steps > 0) & (steps > run.last_step)
             late = arrived[trained & (wall_times > run.ended + _AFTER_END_SECS)]
             if len(late):
                 run.mark_alive(float(late[0]))
+        if state is not None:
+            run.troubles = _most_frequent(state.troubles)
         edges: list[tuple[int, Transition]] = []
         for quiet in self._series_of(name, rank, None, float(arrived[0])).silences:
             edges += [(-1, edge) for edge in quiet.take(arrived, steps)]
         for tag, places, values in _by_tag(concatenated([scalars])):
             mine = seen(values.wall_times)
             series = self._series_of(name, rank, tag, float(mine[0]))
+            about = run.troubles if tag == ERRORS else ""
             for alert in series.alerts:
-                edges += [(places[at], edge) for at, edge in alert.take(values, past=past)]
+                found = alert.take(values, past=past, about=about)
+                edges += [(places[at], edge) for at, edge in found]
             for quiet in series.silences:
                 edges += [(places[0], edge) for edge in quiet.take(mine, values.steps)]
         edges.sort(key=lambda numbered: numbered[0])
@@ -352,6 +413,12 @@ class AlertStates:
             for quiet in run.all_silences():
                 transitions += quiet.end(float(arrived[-1]), "the run has ended")
         return transitions
+
+    def judge(self, name: str, rule: Rule, damage: Damage | None, now: float) -> list[Transition]:
+        """Takes what quality a run has lost of late; the arguments are as of `QualityAlert`."""
+        self.matched.setdefault(rule, set()).add(None)
+        alerts = self._runs.setdefault(name, _Run()).qualities
+        return alerts.setdefault(rule, QualityAlert(rule, name, 0, None)).take(damage, now)
 
     def forget(self, name: str, now: float) -> list[Transition]:
         """Takes note that a run's records are gone; `now` is the real time."""
@@ -384,6 +451,8 @@ class AlertStates:
         if series is None:
             series = run.series[rank, tag] = _Series([], [])
             for rule in self._rules:
+                if isinstance(rule.condition, QualityChange):
+                    continue
                 pattern = rule.condition.tag
                 is_about = (
                     tag is None if pattern is None else tag is not None and pattern.matches(tag)
@@ -396,6 +465,12 @@ class AlertStates:
                 elif tag is not None:
                     series.alerts.append(ValueAlert(rule, name, rank, tag))
         return series
+
+
+def _most_frequent(troubles: Mapping[str, int]) -> str:
+    """Returns the most frequent kinds of troubles and how often there were, as a text."""
+    kinds = sorted((-count, kind) for kind, count in troubles.items() if kind != NO_GRAPH)
+    return ", ".join(f"{kind} ({-count:,})" for count, kind in kinds[:_KINDS])
 
 
 def _by_tag(columns: Columns) -> list[tuple[str, Integers, Columns]]:

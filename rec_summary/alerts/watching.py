@@ -13,23 +13,35 @@ import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.last_values import LastValues, WatchReport
-from rec_summary.alerts.rules import Rule
+from rec_summary.alerts.quality import damage_of
+from rec_summary.alerts.rules import ERRORS, QualityChange, Rule
 from rec_summary.alerts.states import AlertStates, NewData, Transition
+from rec_summary.records.failures import NO_GRAPH
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url
-from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Record, concatenated, rows_of
+from rec_summary.series.batch import (
+    SCALAR,
+    SUMMARY,
+    Batch,
+    Columns,
+    Record,
+    concatenated,
+    rows_of,
+)
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.limits import MOST_SERIES
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
 from rec_summary.series.options import ExportOptions, Selection, Since, matching_runs
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import valid
+from rec_summary.values import slice_sums
 
 INTERVAL_SECS: Final = 1.0
 _LONG_SECS: Final = 1.0  # reading for longer than this, something may have been written meanwhile
 _RECENT_SECS: Final = 86_400.0  # a run that has written nothing for so long is left alone
 _OVER: Final = frozenset((RunState.FINISHED, RunState.STOPPED, RunState.FAILED))
+_QUALITY_SHARE: Final = 0.1  # of the time, at most, in which runs are asked why
 _JOINED: Final = 4096  # records that are judged together
 _NOTHING: Final = concatenated([])  # no scalars
 
@@ -131,6 +143,10 @@ class _Watcher:
         self._reported = 0  # problems
         self._readers: dict[str, WatchedRun] = {}  # by the paths of runs
         self._names: dict[str, str] = {}  # the names of runs, by their paths; they stay
+        self._rules = [rule for rule in rules if isinstance(rule.condition, QualityChange)]
+        self._changed: dict[str, Run] = {}  # runs with new sums by slice, by their paths
+        self._next_judged = -math.inf  # when, by the clock
+        self._begun = self._now()
         self._gone: list[str] = []  # the paths of runs that the next poll may find again
         self._is_late, self._took = False, 0.0  # the last reading
 
@@ -143,11 +159,14 @@ class _Watcher:
         yield from self._read(old=True, past=past)
         while not self._stop.is_set() and self._is_late:
             yield from self._read(past=past)
+        self._changed = {} if self._skips else self._changed
+        yield from self._judge_quality(all_of_them=True)
         yield from self._tick()
 
     def poll(self) -> Iterator[Transition]:
         """Judges what is new."""
         yield from self._read()
+        yield from self._judge_quality()
         if not self._is_late:
             yield from self._tick()
 
@@ -193,12 +212,37 @@ class _Watcher:
                     yield transition
                     if self._stop.is_set():
                         return
+            if reader.has_sums and self._rules:
+                reader.has_sums = False
+                self._changed[run.path] = run
             if reader.is_waiting:
                 self._poller.again(run)
         yield from self._forget_the_gone()
         took = self._clock.monotonic() - begun
         is_usual = self._took / 2 <= took <= self._took * 2
         self._is_late, self._took = took > _LONG_SECS and not is_usual, took
+
+    def _judge_quality(self, *, all_of_them: bool = False) -> Iterator[Transition]:
+        """Asks runs with new sums by slice what quality they have lost; at the start, all.
+
+        Later on, it takes a tenth of the time at most: one run after the other has its turn.
+        """
+        for path, run in list(self._changed.items()):
+            begun = self._clock.monotonic()
+            if self._stop.is_set() or (begun < self._next_judged and not all_of_them):
+                return
+            del self._changed[path]
+            name, now = self._names.get(path), self._now()
+            for rule in self._rules if name is not None else ():
+                condition = rule.condition
+                assert name is not None
+                assert isinstance(condition, QualityChange)
+                since = max(now - condition.within, self._begun if self._skips else -math.inf)
+                if max(file.changed for file in run.files) >= since:
+                    damage = damage_of(run, since, self._report)
+                    yield from self.alerts.judge(name, rule, damage, now)
+            took = self._clock.monotonic() - begun
+            self._next_judged = begun + took / _QUALITY_SHARE
 
     def _forget_the_gone(self) -> Iterator[Transition]:
         before, self._gone = self._gone, self._poller.gone()
@@ -225,6 +269,7 @@ class WatchedRun:
 
     Attributes:
         is_waiting: Whether reading stopped at damage that is soon tried again.
+        has_sums: Whether there were sums by slice; you may set it to False.
     """
 
     def __init__(
@@ -242,7 +287,7 @@ class WatchedRun:
             patience: As in `NewRecords`.
             most_series: How many series are judged.
         """
-        self.is_waiting = False
+        self.is_waiting = self.has_sums = False
         self._selection = selection
         self._report = report
         self._records = NewRecords(report, patience=patience)
@@ -287,7 +332,10 @@ class WatchedRun:
         """Yields batches of values and records of the lineage, each when it was written."""
         after = self._selection.since.wall_time
         values = self._records.batches(run.files_of(Kind.SUMMARY, rank), after)
-        lineage = self._records.batches(run.files_of(Kind.LINEAGE, rank), after)
+        # A run of which something is new, such as a note, may have ended long before.
+        is_new = any(file.may_hold(after) for file in run.files)
+        since = -math.inf if is_new else after
+        lineage = self._records.batches(run.files_of(Kind.LINEAGE, rank), since)
         batch, due = next(values, None), next(lineage, None)
         while batch is not None:
             first = 0
@@ -314,14 +362,33 @@ class WatchedRun:
             # MindSpore's collector writes this record at the end of a training, without a state.
             state = batch.event.train_lineage
             over = not state.HasField("run_state") or state.run_state.status in _OVER
-            return NewData(rank, times, None, _NOTHING, over, state.run_state)
+            if over:
+                times = batch.wall_times  # an end counts, whenever it was
+            scalars = self._troubles(rank, batch) if len(times) else _NOTHING
+            return NewData(rank, times, None, scalars, over, state.run_state)
         if batch.kind != SUMMARY or not batch.count:
             return NewData(rank, times, None, _NOTHING)
+        self.has_sums |= any(kind == slice_sums.KIND for kind, _ in batch.series())
         scalars = batch.select(self._selection, (SCALAR,)).scalars()
         chosen = [self._has_room(rank, tag, batch) for tag in scalars.tags]
         if not all(chosen):
             scalars = rows_of(scalars, np.array(chosen)[scalars.codes])
         return NewData(rank, times, batch.steps[within], scalars)
+
+    def _troubles(self, rank: int, batch: Record) -> Columns:
+        """Returns how often telemetry has failed, as the counter of this tag has it.
+
+        A loop of one's own has no such counter.
+        """
+        stated = batch.event.train_lineage
+        if not (self._selection.tag(ERRORS) and stated.HasField("run_state")):
+            return _NOTHING
+        if not self._has_room(rank, ERRORS, batch):
+            return _NOTHING
+        state = stated.run_state
+        count = sum(n for kind, n in state.troubles.items() if kind != NO_GRAPH)
+        steps, counts = np.array([state.step]), np.array([count], np.float64)
+        return Columns((ERRORS,), np.zeros(1, np.int64), steps, batch.wall_times, counts)
 
     def _has_room(self, rank: int, tag: str, batch: Batch) -> bool:
         """Whether a series is judged; notes that it is there."""

@@ -28,6 +28,7 @@ from rec_summary.cli.commands import (  # noqa: F401
     inspect,
     landscape,
     lineage,
+    mcp,
     metrics,
     plot,
     serving,

@@ -144,7 +144,7 @@ class RecordsCommand(click.Command):
 
 GROUPS: Final = {
     "Look at runs": ("view", "tail", "lineage", "plot", "why", "watch"),
-    "Run a training, and pass its data on": ("control", "note", "export", "metrics"),
+    "Run a training, and pass its data on": ("control", "note", "export", "metrics", "mcp"),
     "Keep and examine records": (
         *("verify", "repair", "compact", "landscape", "serve", "inspect", "diff"),
     ),

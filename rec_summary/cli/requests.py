@@ -46,10 +46,7 @@ Answers = dict[int, tuple[int, str]]
 
 
 def run_of(source: str) -> tuple[Run, Lineage]:
-    """Returns the only run of a local source, and its lineage."""
-    if isinstance(source, Url):
-        expected = "a local directory, or one of a file system that the training shares"
-        raise ArgumentError(three_part("RUN", str(source), expected))
+    """Returns the only run of a source, and its lineage."""
     run = one_run(source)
     return run, lineage_of(run, Report())
 
@@ -100,6 +97,9 @@ def _training_of(run: Run, lineage: Lineage) -> RunState:
 
 def _check_user(run: Run) -> os.stat_result:
     """Returns the status of a record directory in which this user may ask for something."""
+    if isinstance(run.path, Url):
+        expected = "a local directory, or one of a file system that the training shares"
+        raise ArgumentError(three_part("RUN", str(run.path), expected))
     owner, user = os.stat(run.path), os.geteuid()
     if user not in (0, owner.st_uid):
         expected = f"{owner.st_uid}, the owner of the record directory, or root"

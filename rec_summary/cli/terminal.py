@@ -128,28 +128,27 @@ def print_table(columns: Sequence[Column], *, piped: int | None = None) -> list[
     Args:
         columns: The columns, the most important first.
         piped: The width in characters where the output is not a terminal: columns that do not fit
-            are left out. No cell is cut, so that `grep` finds whole names. None for all columns.
+            are left out. No cell is cut, so that `grep` finds whole names; a line with one that is
+            longer than half of the width is wider. None for all columns.
     """
     out, missing = console(), list[str]()
     if piped is not None and not printing().wide and not sys.stdout.isatty():
-        _, missing = fitted_table(columns, piped, whole=False)
+        _, missing = fitted_table(columns, piped)
         columns = columns[: len(columns) - len(missing)]
     table, left_out = fitted_table(columns, out.size.width)
     out.print(table)
     return left_out + missing
 
 
-def fitted_table(
-    columns: Sequence[Column], room: int, *, whole: bool = True
-) -> tuple[Table, list[str]]:
+def fitted_table(columns: Sequence[Column], room: int) -> tuple[Table, list[str]]:
     """Returns a table, and the names of the columns that do not fit.
 
-    Long names have several lines, and columns at the end are left out; numbers stay whole.
+    Long names have several lines, those of the first column if half of the width is not enough.
+    Columns at the end are left out; numbers stay whole.
 
     Args:
         columns: The columns, the most important first.
         room: How wide the table may be.
-        whole: Whether the names of the first column have one line if half of the width is enough.
     """
     from rich.cells import cell_len
     from rich.table import Table
@@ -161,7 +160,7 @@ def fitted_table(
         texts = [Text(one_line(c)) if isinstance(c, str) else c for c in column.cells]
         head = Text(one_line(column.head))
         content = max((cell_len(text.plain) for text in texts), default=0)
-        least = room // 2 if whole and not cells else _LEAST_NAME
+        least = _LEAST_NAME if cells else room // 2
         is_whole = column.is_number and content > least
         size = max(content, cell_len(head.plain))
         size = size if is_whole else min(size, least)

@@ -158,7 +158,7 @@ def read_rows(
         detail: The detail of the report.
     """
     for name, number in norms.report(touched).items():
-        if detail.full or name == "dead_share":
+        if detail.full or name in ("dead_share", "relative_change"):
             values.put(f"table/{table}/{name}", number)
 
 

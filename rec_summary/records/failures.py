@@ -6,8 +6,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from rec_summary.checks import valid_unicode
+
+NO_GRAPH: Final = "no graph in PyNative mode"
+"""The kind of the one limit that there is; see `Troubles.limit`."""
 
 logger = logging.getLogger("rec_summary")
 

@@ -67,7 +67,7 @@ _LETTER: Final = 0.65  # the width of a letter, as a part of the size of the typ
 _LEGEND: Final = 20  # lines; the names of more lines are not readable
 _MOST_LINES: Final = 8  # of a panel; more runs are a band
 _BAND_POINTS: Final = 2000  # places at which a band is computed
-_MOST_POINTS: Final = 20_000  # of a line; more cannot be distinguished, and make files huge
+MOST_POINTS: Final = 20_000  # of a line; more cannot be distinguished, and make files huge
 
 
 class NothingToPlot(RecSummaryError):
@@ -113,7 +113,7 @@ def read_lines(
     selection: Selection,
     report: Report,
     x: str = STEP,
-    most_points: int = _MOST_POINTS,
+    most_points: int = MOST_POINTS,
 ) -> list[Line]:
     """Reads scalars; of a value that was recorded several times for a step, the last counts.
 
@@ -149,6 +149,14 @@ def read_lines(
             line = Line(name, tag, where, points["value"], valid(run.name), direction=direction)
             lines.append(line)
     return lines
+
+
+def as_json(line: Line, x: str = STEP) -> dict[str, Any]:
+    """Returns a line for JSON: its points are the lists `value` and, by the axis, `step`."""
+    group = {} if line.group is None else {"group": line.group}
+    # As float32, a value has no more digits than were recorded.
+    values = list(line.y.astype(np.float32))
+    return {"run": line.run, **group, "tag": line.tag, x: line.x, "value": values}
 
 
 def in_groups(lines: Iterable[Line], groups: Mapping[str, Iterable[str]]) -> list[Line]:

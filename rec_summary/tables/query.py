@@ -103,12 +103,17 @@ def parse_filter(text: str) -> Filter:
     return Filter(match["name"], match["operator"], match["value"])
 
 
-def column_of(name: str, known: Sequence[str]) -> str:
+def column_of(name: str, known: Sequence[str], first: Sequence[str] = ()) -> str:
     """Returns the column that has a name, or the one tag that has it as its short name.
 
     `auc` is the column `recommender/auc/last_100000`, or `recommender/auc/lifetime` if it is there;
     `best/auc` is the best value of it, and `best_step/auc` the step of that one. A column that any
     run may have is empty if none has it.
+
+    Args:
+        name: The name.
+        known: The columns.
+        first: Metrics of which the first one is meant if several columns have that name.
 
     Raises:
         ArgumentError: There is no such column, or several; the message has similar names.
@@ -120,7 +125,10 @@ def column_of(name: str, known: Sequence[str]) -> str:
     every = [(column, *_kind_and_metric(column)) for column in known]
     matching = [column for column, its_kind, tag in every if its_kind == kind and short.search(tag)]
     of_all = [column for column in matching if column.endswith(_LIFETIME)]
+    meant = [column for column in (kind + tag for tag in first) if column in matching]
     matching = of_all or matching
+    if len(matching) > 1 and meant:
+        return meant[0]
     if len(matching) == 1:
         return matching[0]
     if name in OF_ANY_RUN and not matching:
@@ -161,7 +169,7 @@ def explained(name: str, rows: Iterable[Row]) -> str | None:
 
 def short_names(known: Sequence[str]) -> dict[str, str]:
     """Returns the shortest name of each column by which `column_of` finds it."""
-    candidates = {name: list(_endings(name, known)) for name in known}
+    candidates = {name: dict.fromkeys(_endings(name, known)) for name in known}
     counts = Counter(ending for endings in candidates.values() for ending in endings)
     return {
         name: next((ending for ending in endings if counts[ending] == 1), name)
@@ -174,11 +182,11 @@ def _endings(name: str, known: Sequence[str]) -> Iterator[str]:
     kind, tag = _kind_and_metric(name)
     of_all = re.sub(r"/last_\d+$", _LIFETIME, tag)
     shown = tag if kind + of_all in known else of_all
-    parts = re.sub("/(?:auto|lifetime)$", "", shown).split("/")
-    for count in range(1, len(parts) + 1):
-        yield kind + "/".join(parts[-count:])
-    if len("/".join(parts)) < len(tag):
-        yield name
+    for text in (re.sub("/(?:auto|lifetime)$", "", shown), tag):
+        parts = text.split("/")
+        least = 2 if re.search(r"/(?:last|decayed)_\d+$", text) else 1  # no window by itself
+        for count in range(least, len(parts) + 1):
+            yield kind + "/".join(parts[-count:])
 
 
 def _kind_and_metric(name: str) -> tuple[str, str]:

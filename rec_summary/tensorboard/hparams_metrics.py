@@ -1,15 +1,16 @@
-"""The metrics that HParams shows.
+"""The metrics and hyper-parameters that HParams shows.
 
-HParams shows every scalar of a run as a metric, which may be hundreds, unless a tag describes the
-experiment: its hyper-parameters and its metrics. TensorBoard takes one such tag for all runs, so it
-is made of all of them: of served records each time when HParams asks for its tags, in a log
-directory at each export.
+HParams shows every scalar of a run as a metric, which may be hundreds, and every hyper-parameter,
+unless a tag describes the experiment: its hyper-parameters and its metrics. TensorBoard takes one
+such tag for all runs, so it is made of all of them: of served records each time when HParams asks
+for its tags, in a log directory at each export. So what is equal in all runs can be left out until
+a later run differs.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any, Final
 
 from tensorboard.context import RequestContext
@@ -17,6 +18,7 @@ from tensorboard.data import provider
 from tensorboard.plugins import base_plugin
 from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.plugins.hparams.backend_context import Context
+from tensorboard.plugins.hparams.metrics import run_tag_from_session_and_metric
 
 from rec_summary.series.overview.rows import BEST as BEST_COLUMN
 from rec_summary.tensorboard.dashboards.hparams import START_TAG, hparams_point
@@ -77,16 +79,35 @@ def experiment(
 
     Args:
         sessions: The contents of the tags of HParams, by run and tag.
-        shown: A data provider; of it, only `list_scalars` is called.
+        shown: A data provider; of it, only `list_scalars` and `read_last_scalars` are called.
         recorded: As in `chosen_metrics`.
     """
     context = Context(base_plugin.TBContext(data_provider=shown))
     # What TensorBoard makes itself of sessions and scalars; there is one experiment, called "".
     result = context.experiment_from_metadata(RequestContext(), "", True, sessions, [])
+    starts = {name: start.session_start_info for name, start in _starts(sessions).items()}
+    by_run = defaultdict[str, list[str]](list)
+    for name, start in starts.items():
+        by_run[start.group_name or name].append(name)
     metrics = chosen_metrics(result.metric_infos, recorded)
-    if metrics == list(result.metric_infos) and not any(info.display_name for info in metrics):
+    wanted = provider.RunTagFilter(tags={info.name.tag for info in metrics})
+    last = context.read_last_scalars(RequestContext(), "", wanted)
+
+    def last_value(session: str, info: Any) -> object:
+        run, tag = run_tag_from_session_and_metric(session, info.name)
+        datum = last.get(run, {}).get(tag)
+        return datum and repr(datum.value)
+
+    def parameter(session: str, info: Any) -> object:
+        known = starts[session].hparams
+        return known[info.name].SerializeToString() if info.name in known else None
+
+    metrics = _differing(metrics, by_run.values(), last_value)
+    hparams = _differing(result.hparam_infos, by_run.values(), parameter)
+    inferred = [*result.metric_infos, *result.hparam_infos]
+    if [*metrics, *hparams] == inferred and not any(info.display_name for info in metrics):
         return None
-    hparams = sorted(result.hparam_infos, key=lambda info: info.name)
+    hparams.sort(key=lambda info: info.name)
     for info in hparams:
         # TensorBoard's order is that of a set.
         values = sorted(info.domain_discrete.values, key=lambda value: value.SerializeToString())
@@ -97,6 +118,33 @@ def experiment(
     return hparams_point(
         metadata.EXPERIMENT_TAG, plugin_data_pb2.HParamsPluginData(experiment=described)
     )
+
+
+def _differing(
+    infos: Sequence[Any], runs: Collection[Sequence[str]], value: Callable[[str, Any], object]
+) -> list[Any]:
+    """Returns what is not equal in all runs; everything if nothing differs.
+
+    Args:
+        infos: Instances of `MetricInfo` or `HParamInfo`.
+        runs: The sessions of each run: one that goes on has two.
+        value: Returns the value in a session; None where it has none. NaN is a text.
+    """
+    differing = [
+        info
+        for info in infos
+        if len({frozenset(value(each, info) for each in run) - {None} for run in runs}) > 1
+    ]
+    return differing or list(infos)  # without any column, the page says that there is no data
+
+
+def _starts(content: dict[str, dict[str, bytes]]) -> dict[str, Any]:
+    """Returns the starts of sessions, by run."""
+    return {
+        run: plugin_data_pb2.HParamsPluginData.FromString(tags[START_TAG])
+        for run, tags in content.items()
+        if START_TAG in tags
+    }
 
 
 def with_experiment(answer: _Tags, shown: Any, recorded: Container[str]) -> _Tags:
@@ -144,11 +192,7 @@ def _make_comparable(content: dict[str, dict[str, bytes]]) -> None:
 
     TensorBoard cannot sort or filter text and numbers together: its page fails for all runs.
     """
-    starts = {
-        run: plugin_data_pb2.HParamsPluginData.FromString(tags[START_TAG])
-        for run, tags in content.items()
-        if START_TAG in tags
-    }
+    starts = _starts(content)
     kinds: defaultdict[str, set[str | None]] = defaultdict(set)
     for start in starts.values():
         for name, value in start.session_start_info.hparams.items():

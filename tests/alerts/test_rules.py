@@ -265,7 +265,7 @@ def test_without_rules_the_built_in_ones_are_watched() -> None:
     assert (
         [rule.name for rule in gather([], [])]
         == list(BUILTIN)
-        == [*("nan-loss", "stall", "auc-drop", "troubles")]
+        == [*("nan-loss", "stall", "auc-drop", "quality-change", "troubles")]
     )
 
 

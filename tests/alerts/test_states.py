@@ -398,6 +398,16 @@ class TestSilence:
         assert alerts.tick(605.0) == []
         assert {each.rank for each in alerts.tick(610.0)} == {0, 1}
 
+    def test_a_rank_that_is_late_does_not_revive_a_run(self) -> None:
+        alerts = AlertStates([parse("no data for 10s")])
+        over = bare(START, over=True, state=RunState(step=9, rank_size=2))
+        alerts.take("run", over, 100.0)
+        for step in (8, 9):
+            take(alerts, point(step, 1, at=START + 300), now=400.0, rank=1)
+        assert alerts.tick(900.0) == []
+        take(alerts, point(10, 1, at=START + 300), now=900.0, rank=1)
+        assert {each.rank for each in alerts.tick(910.0)} == {0, 1}
+
     @pytest.mark.parametrize("step", [None, 0, 7], ids=["note", "landscape", "evaluation"])
     def test_what_is_recorded_after_the_end_does_not_revive_a_run(self, step: int | None) -> None:
         alerts = AlertStates([parse("no data for 10s")])

@@ -180,6 +180,42 @@ def test_a_run_that_has_ended_is_not_stalled_and_one_that_was_killed_is(tmp_path
     assert sorted(once(tmp_path, "stall")) == ["+ again None 2", "+ killed None 2"]
 
 
+def test_a_run_that_ended_long_ago_is_not_stalled_when_something_is_added(tmp_path: Path) -> None:
+    """Its last values and its end are older than what is judged."""
+    now = time.time()
+    for name, status in (("over", RunState.FINISHED), ("killed", RunState.RUNNING)):
+        ended = lineage(now - 200_000, train_lineage=train(status=status, step=1))
+        old_segment(tmp_path / name, event(1, scalar("loss", 1), at=now - 200_000), ended)
+        for path in (tmp_path / name).iterdir():
+            os.utime(path, (now - 200_000, now - 200_000))
+        note = lineage_pb2.LineageEvent(wall_time=now - 1200)
+        note.note.text = "an outage of the log"
+        later = summary_name(1_700_000_001).replace("_MS", "_lineage")
+        write_payloads(tmp_path / name / later, note.SerializeToString())
+    assert once(tmp_path, "stall", since=Since(wall_time=now - 7200)) == ["+ killed None None"]
+    with Watching(tmp_path, "stall", since=None) as watching:
+        assert watching.finds("+ killed None None")
+
+
+def test_troubles_that_only_the_lineage_states(tmp_path: Path) -> None:
+    """As with a loop of one's own; that there is no graph is none."""
+    labels, graph = "recommender metrics: labels", "no graph in PyNative mode"
+    stated = [{graph: 1}, {graph: 1, labels: 59, "histogram w": 1}, {labels: 90}, {}]
+    events = [
+        lineage(START + 10 * n, train_lineage=train(status=RunState.RUNNING, step=n, troubles=each))
+        for n, each in enumerate(stated)
+    ]
+    old_segment(tmp_path / "run", event(1, scalar("loss", 1), at=START), *events)
+    assert once(tmp_path, "troubles") == []
+    news = found(tmp_path, "troubles", history=True)
+    first, last = (each for each in news if isinstance(each, Transition))
+    assert words(first) == "+ run rec_summary/errors 1"
+    assert words(last) == "- run rec_summary/errors 3"
+    reason = f"rec_summary/errors = 60 at step 1: {labels} (59), histogram w (1)"
+    assert first.reason == reason
+    assert once(tmp_path, "loss > 2") == []  # other rules do not see it
+
+
 def test_evaluations_are_judged_as_scalars(tmp_path: Path) -> None:
     def evaluated(at: float, auc: float, step: int) -> Any:
         return lineage(START + at, evaluation_lineage=evaluation(auc, train_step=step))

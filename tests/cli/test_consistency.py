@@ -45,7 +45,7 @@ def test_every_command_has_the_common_options(name: str) -> None:
     found = options(name)
     for option in ("--debug", "--quiet", "-q", "--verbose", "-v"):
         assert option in found
-    if name not in ("view", "serve", "metrics"):  # pages, and the text of Prometheus
+    if name not in ("view", "serve", "metrics", "mcp"):  # pages, and other protocols
         assert found["--json"].is_flag
     for option, each in found.items():
         assert each.help, option
@@ -103,7 +103,9 @@ def test_completion(shell: str) -> None:
     assert "inspect" in run(env=environment).stdout
 
 
-@pytest.mark.parametrize("name", sorted({*COMMANDS} - {"view", "serve"}))  # these wait for it
+@pytest.mark.parametrize(
+    "name", sorted({*COMMANDS} - {"view", "serve", "mcp"})
+)  # these wait for it
 def test_a_source_that_is_not_there_is_no_traceback(name: str, tmp_path: Path) -> None:
     more = {
         "export": [tmp_path / "logs"],

@@ -154,10 +154,14 @@ def test_a_pipe_has_the_columns_of_80_characters_and_whole_names(
     assert capsys.readouterr().out.count("m39") == 2
 
 
-def test_whole_names_in_a_pipe_take_no_column(capsys: pytest.CaptureFixture[str]) -> None:
-    """No name is cut there, however wide the line becomes."""
+def test_a_pipe_has_lines_of_80_characters_beside_names_of_40(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     names = [f"2022/team/trial/seed_0210/attempt-{number}" for number in range(2)]
     with command():
-        assert print_table([Column("run", False, names), *[NUMBERS] * 4], piped=80) == []
+        assert print_table([Column("run", False, names), *[NUMBERS] * 4], piped=80) == [
+            NUMBERS.head
+        ]
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["run", *names]
+    assert max(map(len, lines)) <= 80

@@ -66,6 +66,12 @@ class Pages:
         response = self._client.post("/data/plugin/hparams/session_groups", json=_SESSIONS)
         return list(json.loads(response.get_data())["sessionGroups"])
 
+    def experiment(self) -> dict[str, Any]:
+        """Returns the hyper-parameters and the metrics of the HParams dashboard."""
+        path = "/data/plugin/hparams/experiment"
+        response = self._client.post(path, json={"experimentName": "", "includeMetrics": True})
+        return dict(json.loads(response.get_data()))
+
     def steps(self, run: str, tag: str) -> list[int]:
         """Returns the steps of a series of scalars; none if there is no such series."""
         answer = self.get("plugin/scalars/scalars", run=run, tag=tag)

@@ -244,6 +244,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
         "SeenCounts",
         {"width": _int(16), "counters": np.tile(_filled(16, {3: 255, 5: 1}, np.uint8), (4, 1))},
     ),
+    "value sums": ("ValueSums", {"most": _int(8), "names": np.array(["DE", "a/b"])}),
     "label counts": ("LabelCounts", {"masked": _int(3), "missing": _int(1)}),
     "rating errors": (
         "RatingErrors",

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rec_summary import load
+from rec_summary import RecommenderMetrics, SummaryRecord, load
 from rec_summary._pb import lineage_pb2
 from rec_summary.errors import ArgumentError, DestinationError, SourceError
 from rec_summary.tables.formats import FORMATS, export_tables
@@ -348,3 +348,31 @@ def test_a_column_of_parquet_holds_all_of_its_values(
     assert str(seeds.type) == kind
     expected = map(float, values) if kind == "double" else values
     assert list(map(str, seeds.to_pylist())) == list(map(str, expected))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_slices_are_those_of_load(tmp_path: Path, form: str) -> None:
+    options = RecommenderMetrics(
+        predictions="p", labels="y", slices={"country": "c"}, report_steps=1
+    )
+    with SummaryRecord(tmp_path / "run", recommender=options) as record:
+        scores, labels = np.array([0.25, 0.75, 0.5]), np.array([0, 1, 1])
+        record.observe(p=scores, y=labels, c=np.array(["DE", "a,b", "DE"]))
+        record.record(1)
+    out = tmp_path / "out"
+    tables = export_tables(tmp_path / "run", out, form=form).tables
+    (path,) = (path for path in tables if Path(path).stem == "slices")
+    read = {
+        "csv": lambda: pd.read_csv(path, keep_default_na=False, na_values=["nan"]),
+        "jsonl": lambda: pd.read_json(path, lines=True),
+        "parquet": lambda: pd.read_parquet(path),
+    }
+    found = read[form]()
+    expected = load(tmp_path / "run").slices()
+    assert tables[path] == len(found) == len(expected) == 3
+    for name in ("column", "value"):
+        assert found[name].tolist() == expected[name].tolist()
+    for name in ("examples", "clicks", "loss", "calibration", "auc"):
+        numbers = found[name].astype(float)
+        # pandas reads a CSV with a last bit less.
+        np.testing.assert_allclose(numbers, expected[name], rtol=1e-12)

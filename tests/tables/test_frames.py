@@ -267,3 +267,42 @@ def test_a_choice_may_leave_nothing_of_a_long_training(
     records = rec_summary.load(tmp_path, **choice)
     assert len(records.scalars()) == 0
     assert list(records.iter_scalars()) == []
+
+
+@pytest.fixture
+def clicks(tmp_path: Path) -> Path:
+    """Two runs with sums by slice."""
+    options = rec_summary.RecommenderMetrics(
+        predictions="p", labels="y", slices={"country": "c"}, report_steps=1
+    )
+    for name, country in (("a", "DE"), ("b", "FR")):
+        with rec_summary.SummaryRecord(tmp_path / name, recommender=options) as record:
+            for step in (1, 2):
+                scores, labels = np.array([0.25, 0.75]), np.array([0, 1])
+                record.observe(p=scores, y=labels, c=np.array([country, "US"]))
+                record.record(step)
+    return tmp_path
+
+
+def test_slices_have_a_row_for_each_value_and_report(clicks: Path) -> None:
+    table = load(clicks).slices()
+    assert list(table.columns) == [
+        *("run", "task", "column", "value", "step", "wall_time"),
+        *("examples", "weight", "clicks", "predicted", "loss"),
+        *("normalised_entropy", "calibration", "auc", "auc_error"),
+    ]
+    rows = table[table.run == "b"].set_index(["step", "column", "value"])
+    assert rows.examples.to_dict() == {
+        (step, column, value): count
+        for step in (1, 2)
+        for column, value, count in (("", "", 2), ("country", "FR", 1), ("country", "US", 1))
+    }
+    whole = rows.loc[1, "", ""]
+    assert whole.loss == pytest.approx(-2 * math.log(0.75))
+    assert whole.normalised_entropy == pytest.approx(-math.log(0.75) / math.log(2))
+    assert whole.calibration == 1
+    assert whole.auc == 1
+    assert math.isnan(rows.loc[1, "country", "FR"].auc)
+    total = load(clicks, runs="b").slices(total=True)
+    assert total.examples.tolist() == [4, 2, 2]
+    assert load(clicks, since=2).slices().step.unique().tolist() == [2]

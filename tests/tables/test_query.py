@@ -143,7 +143,9 @@ def test_of_several_windows_a_short_name_is_that_of_all_examples() -> None:
     both = [last, *METRICS]
     assert column_of("auc", both) == METRICS[1]
     assert column_of("auc/last_100", both) == last
-    assert (short_names(both)[last], short_names(both)[METRICS[1]]) == ("last_100", "auc")
+    assert (short_names(both)[last], short_names(both)[METRICS[1]]) == ("auc/last_100", "auc")
+    several = [last, "recommender/auc/last_200", "recommender/auc/decayed_9"]
+    assert [*short_names(several).values()] == ["auc/last_100", "auc/last_200", "auc/decayed_9"]
     with pytest.raises(ArgumentError, match=r"auc/last_100, recommender/auc/last_200"):
         column_of("auc", [last, "recommender/auc/last_200"])
 

@@ -178,9 +178,10 @@ def test_hyper_parameters_are_typed(server: TensorBoardServer) -> None:
 def test_columns_are_inferred(server: TensorBoardServer) -> None:
     experiment = server.post("plugin/hparams/experiment", {"experimentName": ""})
     types = {info["name"]: info["type"] for info in experiment["hparamInfos"]}
-    assert types["learning_rate"] == "DATA_TYPE_FLOAT64"
+    assert types["depth"] == "DATA_TYPE_FLOAT64"
     assert types["on"] == "DATA_TYPE_BOOL"
-    assert types["network"] == "DATA_TYPE_STRING"
+    assert types["note"] == "DATA_TYPE_STRING"
+    assert "learning_rate" not in types  # it is the same in all runs
     assert {"tag": "auc", "group": "eval"} in [m["name"] for m in experiment["metricInfos"]]
 
 

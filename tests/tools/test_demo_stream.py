@@ -17,8 +17,10 @@ from tools.click_demo import synthetic
 from tools.click_demo.features import (
     CROSS_BUCKETS,
     GENRE_SLOTS,
+    YOUNG,
     Batch,
     Impressions,
+    TaskBatch,
     encode,
     encode_tasks,
 )
@@ -218,3 +220,30 @@ def test_labels_are_broken_from_a_step_on(encode: Any, labels: list[str]) -> Non
         assert all(yours.dtype == mine.dtype for mine, yours in both)
     for mine, yours in pairs:
         assert_same(mine, yours, labels)
+
+
+@pytest.mark.parametrize("broken", ["slice", "lost", "feature"])
+def test_a_part_of_the_examples_is_broken(broken: str) -> None:
+    made = (lambda: synthetic.impressions(1), VOCABULARY, 500, encode_tasks)
+    streams = ClickStream(*made), ClickStream(*made, broken_from=4, broken=broken)
+    pairs = [*itertools.islice(zip(*streams, strict=True), 20)]
+    for mine, yours in pairs[:3]:
+        assert_same(mine, yours, [])
+    mine, yours = (
+        {name: np.concatenate([getattr(pair[side], name) for pair in pairs[3:]])
+         for name in TaskBatch._fields}
+        for side in (0, 1)
+    )  # fmt: skip
+    ages, changed = mine["context"][:, 0], yours["context"][:, 0]
+    is_young = ages == YOUNG
+    assert (yours["loved"] <= yours["click"]).all()
+    if broken == "feature":
+        assert (changed[ages > 0] == 0).mean() == pytest.approx(0.6, abs=0.05)
+        assert (changed == ages)[changed > 0].all()
+        return
+    assert (changed == ages).all()
+    for label in ("click", "loved"):
+        assert (yours[label] == mine[label])[~is_young].all()
+    clicks = yours["click"][is_young].sum(), mine["click"][is_young].sum()
+    assert clicks[0] == pytest.approx(clicks[1] * (0.3 if broken == "lost" else 1), abs=30)
+    assert (yours["click"] == mine["click"])[is_young].mean() < 0.8

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 AGE_EDGES = np.array([18, 25, 35, 45, 50, 56])  # the age groups of the later MovieLens sets
+AGE_GROUPS = ("under 18", "18-24", "25-34", "35-44", "45-49", "50-55", "56+")
+YOUNG = 1  # the number of the group 18-24
 GENDERS = ("F", "M")
 HOURS, WEEKDAYS = 24, 7
 CROSS_BUCKETS = 1 << 16

@@ -21,6 +21,7 @@ from rec_summary.cli.terminal import progress_shown
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 
 from . import sources, viewer
+from .stream import BREAKS
 from .viewer import shown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,8 +60,10 @@ Examples:
 @click.option(
     "--break",
     "broken",
-    type=click.Choice(["labels"]),
-    help="Break something, for you to find: half of the labels are flipped.",
+    type=click.Choice([*BREAKS]),
+    help="Break something, for you to find: "
+    + "; ".join(f"{name}: {words}" for name, (words, _) in BREAKS.items())
+    + ".",
 )
 @click.option(
     "--at", type=click.IntRange(min=1), default=2000, show_default=True, help="From which step on."
@@ -105,12 +108,11 @@ def main(
     # MindSpore warns of much that is of no interest here. Read when it is imported.
     os.environ.setdefault("GLOG_v", "3")
     try:
-        broken_from = None if broken is None else at
         options = {
             "batch_size": batch_size,
             "seed": seed,
             "tasks": tasks,
-            "broken_from": broken_from,
+            **({} if broken is None else {"broken": broken, "broken_from": at}),
         }
         _run(data, None if endless else steps, out.absolute(), view, options)
     except RecSummaryError as error:

@@ -24,7 +24,7 @@ from rec_summary import (
 from rec_summary.training.landscape.policy import KeepLogSpaced, LogSpaced, SavePolicy
 
 from . import model
-from .features import Batch, TaskBatch, encode, encode_tasks
+from .features import AGE_GROUPS, Batch, TaskBatch, encode, encode_tasks
 from .sources import Source
 from .stream import ClickStream
 
@@ -85,12 +85,13 @@ def train(
     seed: int,
     tasks: bool = False,
     broken_from: int | None = None,
+    broken: str = "labels",
 ) -> None:
     """Trains online on `source` until `meter` stops, and records the training in `records`.
 
     Every batch is scored before the model is trained on it, so the loss on new rows is
-    prequential. `meter` counts the steps, however the training ends. From step `broken_from` on,
-    half of the labels are flipped.
+    prequential. `meter` counts the steps, however the training ends. The batches from
+    step `broken_from` on are broken, as `BREAKS` of `stream` says.
 
     Raises:
         KeyboardInterrupt, SystemExit: The training was stopped by Ctrl-C or SIGTERM; what
@@ -104,7 +105,7 @@ def train(
     options = {"seed": seed, "batch_size": batch_size, "tasks": tasks}
     collector = make_collector(source, records, endless=meter.is_endless, **options)
     columns = encode_tasks if tasks else encode
-    stream = ClickStream(source.chunks, source.vocabulary, batch_size, columns, broken_from)
+    stream = ClickStream(source.chunks, source.vocabulary, batch_size, columns, broken_from, broken)
     trainee.online_train(
         as_dataset(stream, tasks),
         callbacks=[collector, meter],
@@ -181,6 +182,7 @@ def task_metrics(source: Source) -> RecommenderMetrics:
         slices={
             "genre": Slice(_genres, names=dict(enumerate(names)), missing=-1),
             "user": Slice("user", new=20),
+            "age_group": Slice(("context", 0), names=dict(enumerate(AGE_GROUPS))),
             "film": Slice("item", new=50, names={0: "cold", 1: "warm"}),
         },
         ids={"user_embedding": "user", "item_embedding": "item", "wide_cross": "crosses"},

@@ -228,7 +228,8 @@ def _print_settings(run: Run, recorded: Lineage) -> None:
 
     settings = dict(recorded.state.settings)
     if terminal.printing().as_json:
-        terminal.print_json({"settings": settings, "notes": recorded.notes})
+        notes = [note._asdict() for note in recorded.notes]
+        terminal.print_json({"settings": settings, "notes": notes})
         return
     terminal.echo(run.name, bold=True)
     for name, value in sorted(settings.items()):

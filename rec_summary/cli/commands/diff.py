@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ from rec_summary.cli.text import count_of, number_of
 if TYPE_CHECKING:
     from rec_summary.series.comparison.difference import Difference, GraphChange, ValueChange
 
-_SHOWN: Final = 10  # rows of a part
+_SHOWN: Final = 10  # rows
 _HOW: Final = "(--all shows them)"
 
 EXAMPLES: Final = """\b
@@ -39,7 +40,7 @@ Exit codes: 0 nothing differs; 1 something does; 2 a mistake in the arguments;
 @options.tags
 @options.since
 @options.until
-@options.flag("--all", f"Show all rows, not {_SHOWN} of each part.", into="every")
+@options.flag("--all", f"Show all rows, not {_SHOWN}.", into="every")
 @options.wide
 @options.as_json()
 def diff(
@@ -57,6 +58,7 @@ def diff(
     and the last values of all scalars except those that measure time or the telemetry itself. It
     does not compare times, hosts, names, commits and command lines. --tags, --since and --until
     choose scalars and steps: with --until 5000, the last values up to this step are compared.
+    It shows ten rows, of each part some.
     """
     from rec_summary.series.comparison.difference import difference
     from rec_summary.series.options import ExportOptions, Selection
@@ -81,23 +83,37 @@ def diff(
 
 
 def _print(differences: Difference, names: Iterable[str], most: int) -> None:
-    """Prints what differs, at most so many rows of each part."""
+    """Prints what differs, in at most so many rows."""
     for sign, name in zip("-+", names, strict=True):
         terminal.echo(f"{sign} {name}")
-    for section, changes in differences.facts.items():
+    graph = [] if differences.graph is None else _names(differences.graph)
+    parts: list[Sequence[object]] = [
+        *differences.facts.values(),
+        graph,
+        differences.values,
+        *differences.only,
+    ]
+    # The parts take turns, so that a long one leaves room for the others.
+    turns = sorted((row, part) for part, rows in enumerate(parts) for row in range(len(rows)))
+    taken = Counter(part for _, part in turns[:most])
+    *of_facts, of_graph, of_values, of_first, of_second = (taken[i] for i in range(len(parts)))
+    for (section, changes), share in zip(differences.facts.items(), of_facts, strict=True):
         heads = (section, *"-+")
-        rows = [(change.name, *map(number_of, change.values)) for change in changes]
-        _print_columns(heads, rows, heads, most)
+        cells = [(change.name, *map(number_of, change.values)) for change in changes]
+        _print_columns(heads, cells, heads, share)
     if differences.graph is not None:
-        _print_graph(differences.graph, most)
+        before, after = (count_of(number, "node") for number in differences.graph.nodes)
+        terminal.echo()
+        terminal.echo(f"graph: {before}, {after}")
+        terminal.print_first(graph, f"names {_HOW}", of_graph)
     if differences.values:
         heads = ("last values", "-", "+", "difference", "- at step", "+ at step")
-        _print_columns(heads, [*map(_value_cells, differences.values)], heads[:1], most)
+        _print_columns(heads, [*map(_value_cells, differences.values)], heads[:1], of_values)
     if differences.same_values:
         tags = count_of(differences.same_values, "tag")
         terminal.echo(f"{tags} with the same last value in both")
-    for sign, only in zip("-+", differences.only, strict=True):
-        terminal.print_first([f"{sign} {tag}" for tag in only], f"tags {_HOW}", most)
+    for sign, only, share in zip("-+", differences.only, (of_first, of_second), strict=True):
+        terminal.print_first([f"{sign} {tag}" for tag in only], f"tags {_HOW}", share)
 
 
 def _print_columns(
@@ -110,15 +126,13 @@ def _print_columns(
         terminal.echo("Some columns do not fit: --wide shows them.")
 
 
-def _print_graph(graph: GraphChange, most: int) -> None:
-    before, after = (count_of(number, "node") for number in graph.nodes)
-    terminal.echo()
-    terminal.echo(f"graph: {before}, {after}")
+def _names(graph: GraphChange) -> list[str]:
+    """Returns a line for each name of operators that differ."""
     lines = []
     for sign, names in (("-", graph.removed), ("+", graph.added)):
         for name, count in sorted(names.items()):
             lines.append(f"{sign} {name}" + (f" ×{count}" if count > 1 else ""))
-    terminal.print_first(lines, f"names {_HOW}", most)
+    return lines
 
 
 def _value_cells(change: ValueChange) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ EXAMPLES: Final = """\b
 Examples:
   rec-summary inspect records
   rec-summary inspect records --since 2h
+  rec-summary inspect records --tags slice/country
   rec-summary inspect records --json | jq '.runs[].status'
 """
 _NOTES: Final = 5  # the last ones
@@ -34,6 +35,7 @@ _HEADS: Final = (
 @cli.command(epilog=EXAMPLES, quiet="Print no progress and no hints.")
 @options.source
 @options.runs
+@options.tags
 @options.ranks("Only the values of these ranks")
 @options.since
 @options.flag("--all", f"Show all tags, not {_SHOWN} of each run.", into="every")
@@ -43,6 +45,7 @@ _HEADS: Final = (
 def inspect(
     source: str,
     runs: str | None,
+    tags: str | None,
     ranks: str | None,
     since: str | None,
     every: bool,
@@ -52,10 +55,11 @@ def inspect(
     """List what records contain: runs, tags, steps, sizes and status.
 
     SRC is a record directory or a tree of them, or a URL. With --since, tags, steps and records
-    are those since then; the status is that of the whole run.
+    are those since then; the status is that of the whole run. The slices of a column have one line
+    for each metric, with the number of values, unless --all or --tags lists them.
     """
     from rec_summary.series.options import ExportOptions, Selection, chosen_engine
-    from rec_summary.series.overview.choice import check_ranks
+    from rec_summary.series.overview.choice import check_ranks, check_tags
     from rec_summary.series.overview.each_run import each_run
     from rec_summary.series.overview.inspection import inspect_run
 
@@ -63,6 +67,8 @@ def inspect(
     selection = Selection(ExportOptions(since=since, ranks=ranks))
     chosen = choose_runs(source, runs)
     check_ranks(chosen, ranks)
+    check_tags(map(selection.narrowed, chosen), tags, scalars=False, ranks=ranks, whole=chosen)
+    wanted = Selection(ExportOptions(tags=tags))  # of what is listed, not of what is counted
     with terminal.reading_progress(source, chosen) as report:
         work = functools.partial(inspect_run, selection=selection)
 
@@ -70,15 +76,19 @@ def inspect(
             failed.append(f"{run.path}: the run is left out: {error}")
 
         summaries = [summary for _, summary in each_run(work, chosen, reader, report, fail)]
+    for summary in summaries:
+        summary.tags = [tag for tag in summary.tags if wanted.tag(tag.tag)]
     terminal.print_problems(failed, len(failed))
     if terminal.printing().as_json:
         terminal.print_json({"runs": summaries})
         return
     for summary in summaries:
-        _print_run(summary, every=every)
+        _print_run(summary, every=every, folds=not (every or tags))
 
 
-def _print_run(summary: RunSummary, *, every: bool) -> None:
+def _print_run(summary: RunSummary, *, every: bool, folds: bool) -> None:
+    from rec_summary.series.overview.statistics import folded
+
     terminal.echo(summary.run, bold=True)
     width = max(terminal.console().size.width, _INDENT + 1)  # COLUMNS may be 0
     for what, text in _facts(summary):
@@ -91,13 +101,16 @@ def _print_run(summary: RunSummary, *, every: bool) -> None:
         ):
             terminal.echo(line)
     if summary.tags:
-        listed = summary.tags if every else summary.tags[:_SHOWN]
+        tags = folded(summary.tags) if folds else summary.tags
+        listed = tags if every else tags[:_SHOWN]
         columns = terminal.columns_of(_HEADS, map(_cells, listed), _HEADS[:2])
         left_out = terminal.print_table([column for column in columns if any(column.cells)])
         if left_out:
             terminal.say(f"  not shown: {', '.join(left_out)} (--wide shows all)")
-        if len(listed) < len(summary.tags):
-            terminal.say(f"  and {len(summary.tags) - len(listed):,} more tags (--all shows them)")
+        if len(listed) < len(tags):
+            terminal.say(f"  and {len(tags) - len(listed):,} more tags (--all shows them)")
+        if len(tags) < len(summary.tags):
+            terminal.say("  slices: --all or --tags lists each value")
     terminal.print_problems(summary.problems, summary.problem_count)
     terminal.echo()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   rec-summary lineage records --sort -best/auc --limit 10
+  rec-summary lineage records --sort -cvr/auc
   rec-summary lineage records --filter 'learning_rate<0.01' --sort loss
   rec-summary lineage records --columns run,auc --format csv > runs.csv
 """
@@ -40,7 +42,7 @@ class _Answer:
         chosen: The columns that were chosen; None if none were.
     """
 
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
     known: Sequence[str]
     named: Sequence[str]
     chosen: Sequence[str] | None
@@ -81,7 +83,10 @@ def lineage(
     SRC is a tree of record directories, or a URL; each run is a row. The loss is the mean of the
     last tenth of the recorded losses, at most 100. The column of a metric has its last value;
     best/auc is the best value of auc so far, and best_step/auc its step. You can name a metric by
-    its short name: auc is recommender/auc/last_100000. With --since, only values since then count.
+    its short name: auc is recommender/auc/last_100000; of several tasks, --sort takes the first.
+    With --since, only values since then count. The table begins with the AUC of each task (the
+    RMSE of ratings, the accuracy of classes), of the longest window of last examples that all runs
+    have, and marks the best run with *.
     """
     from rec_summary.series.options import chosen_engine
     from rec_summary.series.overview.rows import rows
@@ -116,7 +121,7 @@ def _query(
 ) -> _Answer:
     """Returns the chosen rows and columns."""
     from rec_summary.errors import ArgumentError, three_part
-    from rec_summary.series.overview.rows import column_names
+    from rec_summary.series.overview.rows import column_names, judging_columns
     from rec_summary.tables.query import column_of, explained, sort_rows
 
     known = column_names(table)
@@ -129,7 +134,13 @@ def _query(
         raise ArgumentError(three_part("the choice by filters", given, expected))
     named = [condition.name for condition in conditions]
     if sort is not None:
-        name = column_of(sort if sort in known else sort.removeprefix("-"), known)
+        wanted = sort if sort in known else sort.removeprefix("-")
+        try:
+            name = column_of(wanted, known)
+        except ArgumentError:
+            name = column_of(wanted, known, judging_columns(rows))
+            said = f"Sorted by {name}, the first of the columns that {wanted} names."
+            terminal.hint(terminal.one_line(said))
         named.insert(0, name)
         if explanation := explained(name, rows):
             terminal.hint(terminal.one_line(explanation))
@@ -146,7 +157,15 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> str:
 
 def _columns_without_choice(answer: _Answer) -> tuple[list[str], list[str]]:
     """Returns the columns to print if none are chosen, and those that are the same in all runs."""
-    from rec_summary.series.overview.rows import BEST, BEST_STEP, DETAILS, LAST_RECORD, is_metric
+    from rec_summary.metrics.tags import PREFIX
+    from rec_summary.series.overview.rows import (
+        BEST,
+        BEST_STEP,
+        DETAILS,
+        LAST_RECORD,
+        is_metric,
+        judging_columns,
+    )
 
     rows = answer.rows
     metrics = [name for name in answer.known if is_metric(name, answer.known)]
@@ -154,7 +173,11 @@ def _columns_without_choice(answer: _Answer) -> tuple[list[str], list[str]]:
     # When the last record came matters while a run goes on.
     running = LAST_RECORD if any(row["status"] == "RUNNING" for row in rows) else "status"
     telling = [name for name in metrics if not _repeats_last(name, rows)]
-    first = ["run", "status", running, *answer.named, "loss", "step", *telling[:_FIRST_METRICS]]
+    judging = judging_columns(rows)
+    if judging:  # of recommenders' other metrics, there are many
+        telling = [name for name in telling if PREFIX not in name]
+    telling = telling[: max(_FIRST_METRICS - len(judging), 0)]
+    first = ["run", *answer.named, *judging, "status", running, "loss", "step", *telling]
     others = [name for name in answer.known if name not in (*metrics, LAST_RECORD, *DETAILS)]
     order = dict.fromkeys((*first, *others, *metrics, LAST_RECORD))
     names = [name for name in order if name in answer.known]
@@ -179,21 +202,25 @@ def _print_table(answer: _Answer) -> None:
         cells = {short[name]: _cell(name, rows[0].get(name)) for name in same}
         parts = (f"{terminal.one_line(name)} {cell}" for name, cell in cells.items() if cell)
         _say_folded("The same in all of these runs: " + ", ".join(parts))
-    columns = [
-        terminal.Column(
-            short[name] if answer.chosen is None else name,
-            all(isinstance(row.get(name, 0), int | float) for row in rows),
-            [_cell(name, row.get(name)) for row in rows],
-        )
-        for name in names
-    ]
+    columns, marked = [], set[str]()
+    for name in names:
+        texts = [_cell(name, row.get(name)) for row in rows]
+        head = name if answer.chosen else short[name]
+        for place in () if answer.chosen else _best(name, answer):
+            texts[place] = f"*{texts[place]}"
+            marked.add(terminal.one_line(head))
+        is_number = all(isinstance(row.get(name, 0), int | float) for row in rows)
+        columns.append(terminal.Column(head, is_number, texts))
     left_out = terminal.print_table(columns, piped=None if answer.chosen else _PIPED)
+    if marked.difference(left_out):
+        terminal.say("* the best of these runs")
     if left_out:
         count = count_of(len(left_out), "more column")
         _say_folded(f"{count} (--wide shows all, --columns some): {_listed(left_out)}")
     for row in rows:
         if "silent_since" in row:
-            terminal.say(f"{row['run']}: no sign of life since {utc(row['silent_since'])}")
+            since = utc(float(row["silent_since"]))
+            terminal.say(f"{row['run']}: no sign of life since {since}")
 
 
 def _repeats_last(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -202,6 +229,22 @@ def _repeats_last(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 
     last = name.removeprefix(BEST)
     return last != name and all(repr(row.get(name)) == repr(row.get(last)) for row in rows)
+
+
+def _best(name: str, answer: _Answer) -> list[int]:
+    """Returns the rows with the best value of a metric; none if nothing says which one is best."""
+    import numpy as np
+
+    from rec_summary.metrics.directions import costs_of
+    from rec_summary.series.overview.rows import BEST, BEST_STEP, is_metric
+
+    metric, rows = name.removeprefix(BEST), answer.rows
+    directions = {row.directions.get(metric, "") for row in rows}
+    if not is_metric(name, answer.known) or name.startswith(BEST_STEP) or len(directions) > 1:
+        return []
+    values = [value if isinstance(value := row.get(name), float) else math.nan for row in rows]
+    costs = costs_of(metric, np.array(values), *directions)
+    return [int(place) for place in np.flatnonzero((costs == costs.min()) & (costs < costs.max()))]
 
 
 def _say_folded(text: str) -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from rec_summary.cli import options, terminal
 from rec_summary.cli.command import awaited_runs, choose_runs, cli, stopping
 from rec_summary.cli.text import count_of, number_of, size_of
 
 if TYPE_CHECKING:
-    import threading
-
     from rich.console import RenderableType
     from rich.text import Text
 
+    from rec_summary.alerts.states import Transition
+    from rec_summary.series.options import Since
     from rec_summary.series.overview.statistics import ScalarSummary
     from rec_summary.series.overview.tail import Tail
+
+    Judged = tuple[Sequence[Transition], Sequence[Transition]]  # what is new, what fires
 
 EXAMPLES: Final = """\b
 Examples:
@@ -59,13 +62,16 @@ def tail(
 ) -> None:
     """Show new scalars of runs while they are written.
 
-    SRC is a record directory or a tree of them, or a URL; it need not exist yet. On a
-    terminal, it shows a table with sparklines. Elsewhere, and with --json, each new value is a
-    line. With --since or --once, the last recorded value of each tag comes first. Ctrl-C ends it.
+    SRC is a record directory or a tree of them, or a URL; it need not exist yet. Without --tags,
+    it shows the loss, the AUC and the calibration of each task, evaluations, and the alerts of the
+    built-in rules that fire; --tags . shows all series, and so does --json. On a terminal, it shows
+    a table with sparklines. Elsewhere, and with --json, each new value is a line. With --since or
+    --once, the last recorded value of each tag comes first. Ctrl-C ends it.
     --once reads the last 32 MiB of a run, and the whole run if no tag of that part matches --tags;
     --since 0 reads the whole run.
     """
     from rec_summary.series.new_records import PATIENCE_SECS
+    from rec_summary.series.options import Since, read_since
     from rec_summary.series.overview.choice import check_ranks, check_tags
     from rec_summary.series.overview.tail import Tail
 
@@ -78,13 +84,15 @@ def tail(
     else:
         found_runs = awaited_runs(source, runs, reading.find)
     which = f" (tags in which {tags!r} is found)" if tags else ""
+    first = math.inf  # wall time of a value that was read
     if once or since is not None:
         if since is None:
             reading.skip(_NEWEST_BYTES)
         narrowed = [reading.selection.narrowed(run, newest=True) for run in found_runs]
         size = sum(run.nbytes - reading.skipped.get(run.path, 0) for run in narrowed)
         with terminal.progress_shown() as progress:
-            for _ in reading.poll():
+            for _, _, columns in reading.poll():
+                first = float(columns.wall_times.min(initial=first))
                 done = reading.report.bytes_read
                 progress(source, done, max(size, done))
         if once and not reading.series:
@@ -101,10 +109,19 @@ def tail(
         terminal.hint(
             f"Waiting for new values of {count}{which}; --since STEP shows recorded ones."
         )
+    is_overview = tags is None and not terminal.printing().as_json
+    listed = reading.overview if is_overview else reading.ordered
+    beginning = Since(wall_time=first if reading.skipped else -math.inf) if once else None
+    if since is not None:
+        beginning = read_since(since, time.time())
     in_lines = terminal.printing().as_json or not sys.stdout.isatty()
     with contextlib.nullcontext() if once else stopping() as stop:
+        is_told = is_overview and not terminal.printing().quiet
+        alerts = _alerts(source, runs, beginning, stop) if is_told else iter(())
         show = _print_lines if in_lines else _show_table
-        show(reading, stop, interval, limit)
+        show(reading, listed, alerts, stop, interval, limit)
+    if in_lines and (hidden := _hidden(reading, listed())):
+        terminal.hint(hidden)
     if reading.ignored:
         left_out = count_of(reading.ignored, "value")
         terminal.hint(
@@ -113,22 +130,62 @@ def tail(
     terminal.print_problems(reading.report.problems, reading.report.problem_count)
 
 
+def _alerts(
+    source: str, runs: str | None, since: Since | None, stop: threading.Event | None
+) -> Iterator[Judged]:
+    """Yields the news of the built-in rules, and the alerts that fire, at each poll.
+
+    Args:
+        source: The records.
+        runs: Which runs.
+        since: From where on they are judged; None for new ones.
+        stop: Ends it; None to end when what is there has been judged.
+    """
+    from rec_summary.alerts.last_values import WatchReport
+    from rec_summary.alerts.rules import gather
+    from rec_summary.alerts.states import Transition
+    from rec_summary.alerts.watching import watch
+
+    how: dict[str, Any] = {"once": stop is None, "since": since, "runs": runs}
+    new = list[Transition]()
+    for news in watch(source, gather((), ()), stop=stop or threading.Event(), interval=0, **how):
+        if isinstance(news, Transition):
+            new.append(news)
+        elif isinstance(news, WatchReport):
+            yield new, news.firing
+            new = []
+
+
 def _print_lines(
-    reading: Tail, stop: threading.Event | None, interval: float, limit: int | None
+    reading: Tail,
+    listed: Callable[[], Sequence[ScalarSummary]],
+    alerts: Iterator[Judged],
+    stop: threading.Event | None,
+    interval: float,
+    limit: int | None,
 ) -> None:
-    """Prints the last value of each series, and then new ones until it is stopped."""
-    for series in reading.ordered()[:limit]:
+    """Prints the last value of each series and alerts, and then new ones until it is stopped."""
+    from rec_summary.alerts.delivery import as_text
+
+    def print_alerts() -> None:
+        new, _ = next(alerts, ((), ()))
+        for transition in new:
+            terminal.console().print(as_text(transition), soft_wrap=True)
+        sys.stdout.flush()
+
+    for series in listed()[:limit]:
         key = (series.run, series.rank, series.tag)
         _print_value(*key, series.step, series.wall_time, series.last)
-    sys.stdout.flush()
+    print_alerts()
     while stop is not None and not stop.wait(interval):
         for run, rank, columns in reading.poll():
-            first = reading.ordered()[:limit]
+            first = listed()[:limit]
             tags = {line.tag for line in first if (line.run, line.rank) == (run, rank)}
             for code, *value in zip(*(column.tolist() for column in columns[1:]), strict=True):
                 if columns.tags[code] in tags:
                     _print_value(run, rank, columns.tags[code], *value)
             sys.stdout.flush()
+        print_alerts()
 
 
 def _print_value(run: str, rank: int, tag: str, step: int, wall_time: float, value: float) -> None:
@@ -140,46 +197,76 @@ def _print_value(run: str, rank: int, tag: str, step: int, wall_time: float, val
 
 
 def _show_table(
-    reading: Tail, stop: threading.Event | None, interval: float, limit: int | None
+    reading: Tail,
+    listed: Callable[[], Sequence[ScalarSummary]],
+    alerts: Iterator[Judged],
+    stop: threading.Event | None,
+    interval: float,
+    limit: int | None,
 ) -> None:
     """Shows a table until it is stopped, and prints it."""
     from rich.live import Live
 
     out = terminal.console()
+    _, firing = next(alerts, ((), ()))
     if stop is not None:
         # On the alternate screen a table that is higher than the window would be cut anyway.
         with Live(console=out, auto_refresh=False, transient=True) as live:
             while True:
-                live.update(_table(reading, out.size.height - 2, limit), refresh=True)
+                table = _table(reading, listed(), firing, out.size.height - 2, limit)
+                live.update(table, refresh=True)
                 if stop.wait(interval):
                     break
                 for _ in reading.poll():
                     pass
-    out.print(_table(reading, None, limit))
+                _, firing = next(alerts, ((), ()))
+    out.print(_table(reading, listed(), firing, None, limit))
 
 
 def _name_with_rank(run: str, rank: int) -> str:
     return terminal.one_line(run) + (f" rank {rank}" if rank else "")
 
 
-def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableType:
-    """Returns the table, at most `height` lines high, with at most `limit` series."""
+def _hidden(reading: Tail, listed: Sequence[ScalarSummary]) -> str:
+    """Says how many series are not listed because no tags were chosen."""
+    count = len(reading.ordered()) - len(listed)
+    return f"{count:,} more series: --tags . shows all" if count else ""
+
+
+def _table(
+    reading: Tail,
+    listed: Sequence[ScalarSummary],
+    firing: Sequence[Transition],
+    height: int | None,
+    limit: int | None,
+) -> RenderableType:
+    """Returns a table of at most `limit` series and alerts, at most `height` lines high."""
     from rich.console import Group
 
+    from rec_summary.alerts.delivery import as_text
     from rec_summary.series.text import utc
 
-    ordered = reading.ordered()
-    fitting = (ordered if height is None else _fitting(ordered, height - 2))[:limit]
-    notes = []
-    if not ordered:
+    hidden, alerts, fitting = _hidden(reading, listed), firing, listed
+    if height is not None:
+        alerts = firing[: height // 2]
+        fitting = _fitting(listed, height - len(alerts) - bool(hidden) - 2)
+    fitting = fitting[:limit]
+    notes: list[RenderableType] = []
+    if not listed:
         notes.append("no scalars yet")
-    if len(fitting) < len(ordered):
-        notes.append(f"and {len(ordered) - len(fitting):,} more series")
+    if len(fitting) < len(listed):
+        notes.append(f"and {len(listed) - len(fitting):,} more series")
+    if hidden:
+        notes.append(hidden)
     for run in dict.fromkeys(series.run for series in fitting):
         if (since := reading.silent_since(run)) is not None:
             notes.append(f"{terminal.one_line(run)}: no sign of life since {utc(since)}")
     columns = terminal.columns_of(_HEADS, _rows(reading, fitting), ("run, tag", "trend"))
-    return Group(terminal.fitted_table(columns, terminal.console().size.width)[0], *notes)
+    return Group(
+        terminal.fitted_table(columns, terminal.console().size.width)[0],
+        *notes,
+        *map(as_text, alerts),
+    )
 
 
 def _rows(reading: Tail, listed: Sequence[ScalarSummary]) -> Iterator[list[str | Text]]:

@@ -46,6 +46,8 @@ _HIGHEST: Final = 2 * (1022 * 8) - _LOWEST
 CELLS: Final = _HIGHEST - _LOWEST + 1
 """The number of cells of the score; those above one half mirror those below it."""
 
+_MOST_TIES: Final = 0.25  # pairs of a click and a non-click in one cell: half are in error, at most
+
 _STAY: Final = 2.0  # times as many examples has a value that takes the place of another one
 _FADE: Final = 0.9  # of the examples of earlier reports, with each report
 _WAITING: Final = 4  # times `most` values are counted, until it is known which are most frequent
@@ -145,7 +147,8 @@ class Moments:
 def areas(orders: Floats, weights: Floats, squares: Floats) -> tuple[Floats, Floats]:
     """Returns AUCs, and their standard errors (DeLong, DeLong and Clarke-Pearson 1988).
 
-    NaN without a click and a non-click; an error also with fewer than two of either.
+    NaN without a click and a non-click, and where the scores are too close to each other for the
+    cells: if a click and a non-click often are in one. An error also with fewer than two of either.
 
     Args:
         orders: The weights by cell of the score, (values, 2, CELLS).
@@ -161,6 +164,8 @@ def areas(orders: Floats, weights: Floats, squares: Floats) -> tuple[Floats, Flo
         )
         above = 1.0 - above
         totals = orders.sum(axis=2)
+        ties = (clicks * others).sum(axis=1) / totals.prod(axis=1)
+        below[ties > _MOST_TIES] = np.nan
         area = (clicks * below).sum(axis=1) / totals[:, 1]
         spread = (others * (above - area[:, None]) ** 2).sum(axis=1) / totals[:, 0]
         spread_of_clicks = (clicks * (below - area[:, None]) ** 2).sum(axis=1) / totals[:, 1]
@@ -253,20 +258,13 @@ class ValueSums(State):
         return ColumnSums(values, sums[some], orders[some] if detailed else None)
 
     def arrays(self) -> dict[str, Array]:
-        """Returns the settings, and the values that were recorded with their examples."""
-        recent = self._recent
-        return {
-            "most": to_array(self.most),
-            "names": np.array(list(recent), np.str_),
-            "examples": np.array(list(recent.values()), np.float64),
-        }
+        """Returns the settings, and the values that were recorded."""
+        return {"most": to_array(self.most), "names": np.array(sorted(self._recent), np.str_)}
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ValueSums:
         new = cls(arrays.integer("most", 1))
-        names = arrays.take("names", "U", (None,)).tolist()
-        examples = arrays.sums("examples", np.float64, (len(names),)).tolist()
-        new._recent = dict(zip(names, examples, strict=True))
+        new._recent = dict.fromkeys(arrays.take("names", "U", (None,)).tolist(), 0.0)
         new._begin({name: row for row, name in enumerate(new._recent, 1)}, None)
         return new
 

@@ -258,10 +258,10 @@ class Slices(Scalable):
         If they are more than have a state in the long run, those go that have none.
         """
         most_frequent = (name for name, *_ in itertools.islice(self.slices(), self.shown))
-        names = dict.fromkeys((*before, *most_frequent))
+        names = {*before, *most_frequent}
         if len(names) > max(self.most, self.shown):
-            names = {name: None for name in names if name in self._states}
-        self.tagged = tuple(names)
+            names &= self._states.keys()
+        self.tagged = tuple(sorted(names))
         return self.tagged
 
     def arrays(self) -> dict[str, Array]:
@@ -273,12 +273,13 @@ class Slices(Scalable):
             "shown": to_array(self.shown),
             "closed": to_array(int(self.closed)),
             "seen": to_array(self._seen),
-            "tagged": np.array(self.tagged, np.str_),
             "names": np.array(names, np.str_),
             "sizes": np.array([self._sizes[name] for name in names], np.int64),
             **nested("empty", self._empty.arrays()),
             **nested("other", self.other.arrays()),
         }
+        if self.tagged:
+            arrays["tagged"] = np.array(self.tagged, np.str_)
         for number, name in enumerate(names):
             arrays.update(nested(f"slice{number}", self._states[name].arrays()))
         return arrays
@@ -292,7 +293,7 @@ class Slices(Scalable):
         new = cls(parts["empty"], arrays.integer("most"), arrays.integer("shown"))
         new.closed = bool(arrays.integer("closed", 0, 1))
         new._seen = arrays.integer("seen", 0, _EVERY - 1)
-        if "tagged" in arrays:  # not in those of earlier versions
+        if "tagged" in arrays:
             new.tagged = tuple(arrays.take("tagged", "U", (None,)).tolist())
         names = arrays.take("names", "U", (None,)).tolist()
         if names != sorted(set(names)):

@@ -18,7 +18,7 @@ from rec_summary.series.event_reader import read_batches
 from rec_summary.series.graphs import OPERATION_NAMES, full_name, operation_parameters
 from rec_summary.series.lineage import Lineage, Plain, hyper_parameters, lineage_events, lineage_of
 from rec_summary.series.options import Selection
-from rec_summary.series.overview.rows import TIMES, is_metric, rows_of
+from rec_summary.series.overview.rows import BEST, BEST_STEP, TIMES, is_metric, rows_of
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished_scalars
 from rec_summary.series.text import valid
@@ -122,7 +122,7 @@ def difference(runs: tuple[Run, Run], selection: Selection, report: Report) -> D
     """
     before, after = (_last_values(run, selection) for run in runs)
     common = [tag for tag in before if tag in after]
-    ours, theirs = (_sections(run, common, report) for run in runs)
+    ours, theirs = (_sections(run, common, selection, report) for run in runs)
     facts = {name: _changes(ours[name], theirs[name]) for name in ours}
     values = [
         ValueChange(tag, (one.value, other.value), (one.step, other.step), other.value - one.value)
@@ -143,13 +143,24 @@ def _order(change: ValueChange) -> tuple[float, str]:
     return -share if math.isfinite(share) else -math.inf, change.tag
 
 
-def _sections(run: Run, tags: Iterable[str], report: Report) -> dict[str, Facts]:
-    """Returns what a run states, by section; no metrics with these tags."""
+def _sections(
+    run: Run, tags: Iterable[str], selection: Selection, report: Report
+) -> dict[str, Facts]:
+    """Returns what a run states, by section; of metrics, the selected ones without these tags."""
     lineage = lineage_of(run, Report())
     state = lineage.state
     parameters = {**hyper_parameters(lineage), **_validation(lineage), **_pipeline(run)}
     results = next(rows_of(run, report))  # it alone reports problems: it reads all that counts
     known = {name for tag in tags for name in (tag, tag.removeprefix(EVALUATION))}
+
+    def is_wanted(name: str) -> bool:
+        if not is_metric(name, results):
+            return name != "loss" or selection.tag(name)
+        tag = name.removeprefix(BEST_STEP).removeprefix(BEST)
+        return name not in known and selection.tag(
+            EVALUATION + tag if tag in lineage.metrics else tag
+        )
+
     return {
         "versions": {
             **{
@@ -169,9 +180,7 @@ def _sections(run: Run, tags: Iterable[str], report: Report) -> dict[str, Facts]
         "results": {
             name: value
             for name, value in results.items()
-            if name not in parameters
-            and name not in _UNLIKE
-            and not (name in known and is_metric(name, results))
+            if name not in parameters and name not in _UNLIKE and is_wanted(name)
         },
     }
 

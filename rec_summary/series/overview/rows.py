@@ -6,6 +6,7 @@ import collections
 import functools
 import math
 import os
+import re
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -81,6 +82,10 @@ BEST_STEP: Final = "best_step/"
 METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:{JUDGED})/|\A{EVALUATION}|{NAMED}"
 """A regular expression of the tags of metrics, which have a best value; others can be stated."""
 
+
+_JUDGE: Final = re.compile(
+    rf"{PREFIX}({OF_TASK})(?:auc|rmse|accuracy|in_batch_recall_at_\d+)/((last_)?.+)"
+)
 
 _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
 _WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a tenth
@@ -275,6 +280,24 @@ def shows_life(run: Run, state: RunState, last: float) -> bool:
 def is_metric(name: str, known: Container[str]) -> bool:
     """Whether a column is a metric, or the best value of one, or its step."""
     return name.startswith((BEST, BEST_STEP)) or BEST + name in known
+
+
+def judging_columns(table: Iterable[Iterable[str]]) -> list[str]:
+    """Returns a column for each task of recommenders: its AUC, or the first metric of its kind.
+
+    They are of one window: of those that most rows have, the one of the most last examples.
+
+    Args:
+        table: The rows.
+    """
+    found = [match for row in table for name in row if (match := _JUDGE.fullmatch(name))]
+    counts = collections.Counter((match[2], bool(match[3])) for match in found)
+    order = sorted(counts, key=lambda each: (counts[each], each[1], len(each[0]), each))
+    columns: dict[str, str] = {}
+    for match in found:
+        if match[2] == order[-1][0]:
+            columns.setdefault(match[1], match[0])
+    return list(columns.values())
 
 
 def column_names(table: Iterable[Mapping[str, Any]]) -> list[str]:

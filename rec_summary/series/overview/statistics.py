@@ -6,17 +6,21 @@ Memory is bounded: a series of any length is a few numbers and at most 128 means
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from rec_summary.arrays import Floats, Integers
+from rec_summary.metrics.tags import PREFIX
 from rec_summary.series.batch import Columns, Span
 
 HEALTH: Final = "rec_summary/"
 """The beginning of the tags of the telemetry's counters of itself; they are listed last."""
 
+_SLICE: Final = re.compile(rf"({PREFIX}(?:[^/]+/)?slice/[^/=]+=)[^/]*(/.+)")
 _MOST_BUCKETS: Final = 128  # even; a screen has fewer columns for a sparkline
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 
@@ -127,6 +131,40 @@ class TagSummary(_Extremes):
         """Adds scalars, of which there is at least one, each of `nbytes` bytes."""
         self.nbytes += nbytes * len(columns.values)
         self._extend(columns.values)
+
+
+def folded(tags: Iterable[TagSummary]) -> list[TagSummary]:
+    """Returns tags, with one for all slices of a column and a metric that says how many there are.
+
+    It has no last value.
+    """
+    groups: dict[tuple[str, ...], list[TagSummary]] = {}
+    for each in tags:
+        match = _SLICE.fullmatch(each.tag)
+        parts = match.groups() if match else (each.tag,)
+        groups.setdefault((each.kind, *parts), []).append(each)
+    return [
+        _together(f"({len(of):,} values)".join(parts), of) for (_, *parts), of in groups.items()
+    ]
+
+
+def _together(tag: str, slices: Sequence[TagSummary]) -> TagSummary:
+    first, *others = slices
+    if not others:
+        return first
+    least = [each.least for each in slices if each.least is not None]
+    greatest = [each.greatest for each in slices if each.greatest is not None]
+    return TagSummary(
+        tag,
+        first.kind,
+        sum(each.values for each in slices),
+        min(each.first_step for each in slices),
+        max(each.last_step for each in slices),
+        sum(each.nbytes for each in slices),
+        least=min(least, default=None),
+        greatest=max(greatest, default=None),
+        not_finite=sum(each.not_finite for each in slices),
+    )
 
 
 @dataclass

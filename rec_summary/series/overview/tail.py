@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.metrics.directions import NAMED
+from rec_summary.metrics.tags import EVALUATION
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered, rows_of
@@ -15,13 +20,15 @@ from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.limits import MOST_SERIES
 from rec_summary.series.lineage import lineage_of
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords, newest_part
-from rec_summary.series.options import ExportOptions, Selection, matching_runs
-from rec_summary.series.overview.rows import shows_life
+from rec_summary.series.options import ExportOptions, Selection, matching_runs, tags_named
+from rec_summary.series.overview.rows import judging_columns, shows_life
 from rec_summary.series.overview.statistics import HEALTH, ScalarSummary
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import RankScalars
 from rec_summary.series.runs.writers import Writers
 from rec_summary.series.text import valid
+
+_TOLD: Final = re.compile(rf"{tags_named('loss')}|\A{EVALUATION}|{NAMED}")
 
 
 class Tail:
@@ -124,6 +131,20 @@ class Tail:
         """Returns the series by run, rank and tag; the telemetry's counters come last of each."""
         keys = sorted(self.series, key=lambda key: (*key[:2], key[2].startswith(HEALTH), key[2]))
         return [self.series[key] for key in keys]
+
+    def overview(self) -> list[ScalarSummary]:
+        """Returns the losses, the AUC and calibration of each task, and other metrics.
+
+        Of a run without any, it returns all series.
+        """
+        shown = list[ScalarSummary]()
+        for _, group in itertools.groupby(self.ordered(), lambda series: (series.run, series.rank)):
+            every = list(group)
+            judging = judging_columns([[series.tag for series in every]])
+            wanted = {*judging, *(tag.replace("/auc/", "/calibration/") for tag in judging)}
+            chosen = [each for each in every if each.tag in wanted or _TOLD.search(each.tag)]
+            shown += chosen or every
+        return shown
 
     def _has_scalars(self, run: Run) -> bool:
         names = {writer.name(valid(run.name)) for writer in self._writers[run.path].writers}

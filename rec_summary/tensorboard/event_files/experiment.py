@@ -132,7 +132,10 @@ def _described(runs: Mapping[str, tuple[bytes, list[str]]]) -> bytes | None:
     scalars = {name: dict.fromkeys(tags, series) for name, (_, tags) in runs.items()}
     from rec_summary.tensorboard.hparams_metrics import experiment  # late: it loads a lot
 
-    provider = SimpleNamespace(list_scalars=lambda *_, **__: scalars)
+    # Without last values, no metric is left out: they are not stored, and not read for that.
+    provider = SimpleNamespace(
+        list_scalars=lambda *_, **__: scalars, read_last_scalars=lambda *_, **__: {}
+    )
     point = experiment(sessions, provider)
     if point is None:
         return None

@@ -22,7 +22,7 @@ from rec_summary.checks import (
     check_seconds,
 )
 from rec_summary.metrics.directions import check_metrics
-from rec_summary.records.failures import Troubles
+from rec_summary.records.failures import NO_GRAPH, Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability, Rotation
@@ -432,7 +432,7 @@ class SummaryCollector(Callback):
             self._recorder.write(record)
         else:
             self._troubles.limit(
-                "no graph in PyNative mode",
+                NO_GRAPH,
                 "the computation graph is not recorded, because PyNative mode has none; "
                 "everything else is recorded",
             )

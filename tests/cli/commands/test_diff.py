@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from rec_summary._pb.lineage_pb2 import RunState
 from tests.support.command import flat, run
-from tests.support.corpus import graph_event, losses, put
-from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.corpus import evaluation, graph_event, losses, put
+from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 
 
 def test_what_differs_between_two_runs(three_runs: Path) -> None:
@@ -19,21 +20,52 @@ def test_what_differs_between_two_runs(three_runs: Path) -> None:
     assert "1 tag with the same last value in both" in done.stdout
 
 
-def test_the_first_ten_rows_of_each_part_are_listed(tmp_path: Path) -> None:
+def test_ten_rows_are_listed_of_each_part_some(tmp_path: Path) -> None:
     for number, run_ in enumerate(("one", "other")):
         values = [scalar(f"tag_{tag:02}", tag + 1 + number) for tag in range(15)]
         own = [scalar(f"{run_}_{tag:02}", 1) for tag in range(12)]
-        write_segment(tmp_path / run_, event(1, *values, *own))
+        rate = train(status=RunState.FINISHED)
+        rate.hyper_parameters.learning_rate = number
+        write_segment(tmp_path / run_, event(1, *values, *own), lineage(train_lineage=rate))
     done = run("diff", tmp_path / "one", tmp_path / "other")
-    listed = ("tag_09", "one_09", "other_09")
-    more = ("tag_10", "one_10", "other_10")
-    assert all(tag in done.stdout for tag in listed)
-    assert not any(tag in done.stdout for tag in more)
-    assert "  and 5 more last values (--all shows them)\n" in done.stdout
-    assert done.stdout.count("  and 2 more tags (--all shows them)\n") == 2
+    listed = ("tag_02", "one_02", "other_02", "learning_rate")
+    more = ("tag_03", "one_03", "other_03")
+    assert all(name in done.stdout for name in listed)
+    assert not any(name in done.stdout for name in more)
+    assert "  and 12 more last values (--all shows them)\n" in done.stdout
+    assert done.stdout.count("  and 9 more tags (--all shows them)\n") == 2
     done = run("diff", tmp_path / "one", tmp_path / "other", "--all")
-    assert all(tag in done.stdout for tag in listed + more)
+    assert all(name in done.stdout for name in listed + more)
     assert "more" not in done.stdout
+
+
+def test_a_part_that_has_fewer_rows_leaves_them_to_the_others(tmp_path: Path) -> None:
+    for number, own in enumerate(("one", "other")):
+        values = [scalar(f"tag_{tag:02}", tag + 1 + number) for tag in range(15)]
+        write_segment(tmp_path / own, event(1, *values, scalar(own, 1)))
+    done = run("diff", tmp_path / "one", tmp_path / "other")
+    assert done.stdout.count("tag_") == 8
+    assert "  and 7 more last values (--all shows them)\n" in done.stdout
+    assert "\n- one\n+ other\n" in done.stdout
+
+
+def test_results_are_those_of_the_chosen_tags(tmp_path: Path) -> None:
+    for number in range(2):
+        tags = ("recommender/ctr/auc/last_9", "recommender/cvr/auc/last_9", "loss")
+        values = [scalar(tag, number + 1) for tag in tags]
+        auc = evaluation(6, f'{{"auc": {number}}}', 1)
+        write_segment(tmp_path / str(number), event(1, *values), auc)
+
+    def results(*options: str) -> set[str]:
+        done = run("diff", tmp_path / "0", tmp_path / "1", "--json", *options)
+        return {change["name"] for change in json.loads(done.stdout)["facts"].get("results", ())}
+
+    best = {f"best/recommender/{task}/auc/last_9" for task in ("ctr", "cvr")}
+    assert results() == {"loss", "auc", "best/auc", *best}
+    assert results("--tags", "cvr/auc") == {"best/recommender/cvr/auc/last_9"}
+    assert results("--tags", "loss") == {"loss"}
+    # An evaluation of the lineage has a tag as a scalar has, too.
+    assert results("--tags", "auc") == {"auc", "best/auc", *best}
 
 
 def test_nothing_differs(three_runs: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -121,6 +122,46 @@ def test_inspect_shows_the_first_tags_or_all(tmp_path: Path) -> None:
     write_segment(tmp_path / "run", event(1, *values))
     assert "and 10 more tags (--all shows them)" in run("inspect", tmp_path).stdout
     assert "tag_059" in run("inspect", tmp_path, "--all").stdout
+
+
+def test_inspect_lists_the_chosen_tags_of_any_kind(three_runs: Path) -> None:
+    def tags(pattern: str) -> list[list[str]]:
+        found = json.loads(run("inspect", three_runs, "--tags", pattern, "--json").stdout)
+        # What is said of the run is of the whole run.
+        assert {(each["first_step"], each["samples"]) for each in found["runs"]} == {(1, 192)}
+        return [[tag["tag"] for tag in each["tags"]] for each in found["runs"]]
+
+    assert tags("^w$") == [["w"]] * 3
+    assert tags("loss") == [["loss/auto"]] * 3
+    assert "loss/auto" not in run("inspect", three_runs, "--tags", "^w$").stdout
+    none = run("inspect", three_runs, "--tags", "nothing")
+    assert none.returncode == 2
+    assert "a pattern that is found in a tag; there are: " in flat(none.stderr)
+
+
+def test_slices_are_folded_unless_they_are_chosen(tmp_path: Path) -> None:
+    sliced = {f"recommender/ctr/slice/country={name}/auc/last_9": name for name in ("DE", "FR%2F")}
+    others = (
+        "recommender/ctr/slice/country/auc_worst/last_9",
+        "recommender/slice/age=1/rmse/last_9",
+    )
+    for step in (1, 2):
+        values = [scalar(tag, len(name) + step) for tag, name in sliced.items()]
+        write_segment(tmp_path, event(step, *values, *(scalar(tag, 7) for tag in others)))
+
+    def rows(*options: str) -> dict[str, list[str]]:
+        lines = run("inspect", tmp_path, *options).stdout.splitlines()
+        cells = (re.split(r"\s{2,}", line.strip()) for line in lines if "last_9" in line)
+        return {tag: values[:-1] for tag, *values in cells}
+
+    folded = "recommender/ctr/slice/country=(2 values)/auc/last_9"
+    assert rows().keys() == {folded, *others}
+    assert rows()[folded] == ["scalar", "3", "7", "1–2", "4"]  # no last value
+    assert "  slices: --all or --tags lists each value\n" in run("inspect", tmp_path).stdout
+    for options in (("--all",), ("--tags", "slice|auc")):
+        assert rows(*options).keys() == {*sliced, *others}
+    listed = json.loads(run("inspect", tmp_path, "--json").stdout)["runs"][0]["tags"]
+    assert {tag["tag"] for tag in listed} == {*sliced, *others}
 
 
 def test_inspect_reports_damage(three_runs: Path, damaged: Path) -> None:

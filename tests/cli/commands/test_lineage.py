@@ -7,6 +7,7 @@ import io
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 
@@ -79,6 +80,91 @@ def test_an_evaluation_without_a_direction_has_no_best_value_and_the_remedy_is_s
     done = run("lineage", tmp_path, "--sort", "best/my_score")
     assert done.returncode == 2
     assert f"a metric of which a run states which values are better: {remedy}" in flat(done.stderr)
+
+
+NAMES = ("20261128-091500-wide-and-deep", "20261128-101500-wide-and-deep", "b")
+METRICS = (
+    *("auc", "average_precision", "calibration", "click_rate", "gauc", "log_loss"),
+    "normalised_entropy",
+)
+
+
+def _with_tasks(root: Path, *, tasks: Sequence[str] = ("ctr/", "cvr/"), short: str = "") -> None:
+    """Runs of several tasks; all have the window of 500 examples, and `short` no other one."""
+    for run_name, place in zip(NAMES, (1, 3, 2), strict=True):
+        windows = ("last_500",) if run_name == short else ("last_50", "last_500", "decayed_9000")
+        tags = {
+            f"recommender/{task}{metric}/{window}": (place if task == "ctr/" else -place) / 64 + 0.5
+            for task in tasks
+            for metric in METRICS
+            for window in windows
+        }
+        described = train(status=RunState.FINISHED, step=300)
+        described.hyper_parameters.learning_rate = place / 100
+        values = event(300, scalar("loss", place), *map(scalar, tags, tags.values()))
+        write_segment(root / run_name, lineage(train_lineage=described), values)
+
+
+def test_the_auc_of_each_task_comes_first_and_the_best_run_is_marked(tmp_path: Path) -> None:
+    _with_tasks(tmp_path, short="b")
+    _, *lines, mark, _ = run("lineage", tmp_path).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    heads, *rows = table("\n".join(lines))
+    assert heads[:4] == ["run", "ctr/auc/last_500", "cvr/auc/last_500", "loss"]
+    assert [row[:3] for row in rows] == [
+        [NAMES[0], "0.515625", "*0.484375"],
+        [NAMES[1], "*0.546875", "0.453125"],
+        ["b", "0.53125", "0.46875"],
+    ]
+    assert mark == "* the best of these runs"
+    one = run("lineage", tmp_path, "--runs", "b").stdout
+    assert "*" not in one
+    chosen = run("lineage", tmp_path, "--columns", "run,ctr/auc/last_500").stdout
+    assert "*" not in chosen
+
+
+def test_of_windows_that_all_runs_have_the_longest_is_shown(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        windows = ("last_50", "last_500", "decayed_9000", "lifetime", f"last_900{name == 'b':d}")
+        values = (scalar(f"recommender/auc/{window}", 0.5) for window in windows)
+        write_segment(tmp_path / name, event(1, *values))
+    _, heads, *rows = table(run("lineage", tmp_path).stdout)
+    assert heads[:2] == ["run", "auc/last_500"]
+    assert [row[1] for row in rows[:2]] == ["0.5", "0.5"]  # none is the best
+
+
+def test_tasks_of_other_kinds_have_the_metric_that_judges_them(tmp_path: Path) -> None:
+    tags = ("a/mae", "a/rmse", "b/log_loss", "b/accuracy", "c/in_batch_recall_at_10", "d/auc")
+    for name, value in (("x", 0.25), ("y", 0.5)):
+        values = event(1, *(scalar(f"recommender/{tag}/last_9", value) for tag in tags))
+        write_segment(tmp_path / name, values)
+    _, heads, *rows = table(run("lineage", tmp_path, "--wide").stdout)
+    assert heads[1:5] == ["rmse", "accuracy", "in_batch_recall_at_10", "auc"]
+    assert [each[1:5] for each in rows[:2]] == [
+        ["*0.25", "0.25", "0.25", "0.25"],
+        ["0.5", "*0.5", "*0.5", "*0.5"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "order", "sorted_by"),
+    [
+        ("-auc", (1, 2, 0), "recommender/ctr/auc/last_500"),
+        ("auc", (0, 2, 1), "recommender/ctr/auc/last_500"),
+        ("-best/auc", (1, 2, 0), "best/recommender/ctr/auc/last_500"),
+        ("-cvr/auc", (0, 2, 1), "recommender/cvr/auc/last_500"),
+    ],
+)
+def test_of_several_tasks_and_windows_the_first_column_sorts_and_it_is_said(
+    tmp_path: Path, column: str, order: tuple[int, ...], sorted_by: str
+) -> None:
+    _with_tasks(tmp_path, short="b")
+    done = run("lineage", tmp_path, "--sort", column, "--json")
+    assert [row["run"] for row in json.loads(done.stdout)] == [NAMES[place] for place in order]
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"Sorted by {sorted_by}, ")
+    assert run("lineage", tmp_path, "--sort", column, "--quiet").stderr == ""
+    assert run("lineage", tmp_path, "--sort", "-auc/last_50").returncode == 2  # no task is meant
 
 
 def test_lineage_shows_once_what_all_runs_share(three_runs: Path) -> None:

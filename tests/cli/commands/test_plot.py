@@ -80,7 +80,7 @@ def test_the_same_records_give_the_same_picture(source: Path, tmp_path: Path) ->
     [
         (("-o", "x.gif"), 2, "a file name ending in one of .png, .svg, .pdf"),
         (("-o", "x"), 2, "a file name ending in"),
-        ((), 2, "Missing option '-o'"),
+        ((), 2, "give -o FILE, or --json for the points"),
         (("-o", "x.png", "--tags", "nothing"), 2, "a pattern that is found in a tag; there are"),
         (("-o", "missing/x.png"), 1, "the picture is invalid. Received: missing/x.png"),
     ],
@@ -288,3 +288,17 @@ def test_a_picture_over_examples_and_a_run_that_does_not_state_them(tmp_path: Pa
     assert done.returncode == 2
     assert "other has none: leave it out with --runs" in flat(done.stderr)
     assert run("plot", tmp_path / "records", *options, "--runs", "known").returncode == 0
+
+
+def test_json_without_a_picture_has_the_points(source: Path) -> None:
+    """Without matplotlib, too; a value has the digits of a float32."""
+    options = ("--tags", "loss", "--runs", "[ac_]*", "--until", "12")
+    every = run("plot", source, *options, "--json")
+    few = run("plot", source, *options, "--json", "--max-points", "4")
+    lines = json.loads(every.stdout)["lines"]
+    assert [(line["run"], line["tag"]) for line in lines] == [("_a", "loss"), ("c", "loss")]
+    assert lines[0]["step"] == [*range(1, 13)]
+    assert lines[0]["value"][:4] == [1, 0.5, "NaN", 0.25]
+    assert lines[0]["value"][6] == 0.14285715
+    downsampled = json.loads(few.stdout)["lines"][0]
+    assert downsampled["step"] == [1, 3, 12]  # the first, a gap, and the least, which is the last

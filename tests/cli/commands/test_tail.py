@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -49,6 +50,82 @@ def test_the_last_values_in_json(source: Path) -> None:
         ("b", "auc", 4, "NaN"),
         ("b", "loss", 4, 0.25),
     ]
+
+
+SHOWN = (
+    *("eval/auc", "loss/auto", "my/loss"),
+    *("recommender/ctr/auc/last_9", "recommender/ctr/calibration/last_9"),
+    *("recommender/stars/rmse/last_9", "val_accuracy"),
+)
+HIDDEN = (
+    *("gradients/norm", "loss_scale", "rec_summary/bytes"),
+    *("recommender/ctr/auc/last_5", "recommender/ctr/log_loss/last_9"),
+    *("recommender/ctr/slice/country=DE/auc/last_9", "recommender/host/cpu_share"),
+)
+
+
+def test_without_tags_it_shows_the_loss_and_the_quality_of_each_task(tmp_path: Path) -> None:
+    values = [scalar(tag, 0.5) for tag in (*SHOWN, *HIDDEN)]
+    write_segment(tmp_path / "r" / "a", event(1, *values))
+    write_segment(tmp_path / "r" / "b", event(1, scalar("x", 1), scalar("y", 1)))
+
+    def tags(*options: str) -> list[str]:
+        lines = run("tail", tmp_path / "r", "--once", *options).stdout.splitlines()
+        return [line.split()[1] for line in lines if line.startswith("a ")]
+
+    assert tags() == [*SHOWN]
+    assert set(tags("--tags", ".")) == {*SHOWN, *HIDDEN}
+    assert tags("--limit", "1") == ["eval/auc"]
+    done = run("tail", tmp_path / "r", "--once")
+    assert "b  x  step 1  1" in done.stdout  # it has neither
+    assert done.stderr == "7 more series: --tags . shows all\n"
+    assert run("tail", tmp_path / "r", "--once", "-q").stderr == ""
+    done = run("tail", tmp_path / "r", "--once", "--json")
+    assert (len(done.stdout.splitlines()), done.stderr) == (16, "")
+
+
+def test_alerts_that_fire_come_after_the_values(tmp_path: Path) -> None:
+    for name, last in (("a", math.nan), ("b", 0.5)):
+        losses = (event(step, scalar("loss", value)) for step, value in enumerate((1.0, last), 1))
+        write_segment(tmp_path / name, *losses)
+    *values, alert = run("tail", tmp_path, "--once").stdout.splitlines()
+    assert values == ["a  loss  step 2  nan", "b  loss  step 2  0.5"]
+    assert [alert] == run("watch", tmp_path, "--once").stdout.splitlines()
+    assert "FIRING a: nan-loss" in alert
+    assert "FIRING" not in run("tail", tmp_path, "--once", "--runs", "b").stdout
+    for options in (("--tags", "loss"), ("--json",), ("--quiet",)):
+        assert "nan-loss" not in run("tail", tmp_path, "--once", *options).stdout
+    shown, _ = on_a_terminal("tail", tmp_path, "--once", until=lambda text: False)
+    assert "nan-loss" in shown
+    shown, _ = on_a_terminal("tail", tmp_path, until=lambda text: "Waiting" in text)
+    assert "nan-loss" not in shown  # it began before
+
+
+def test_a_table_says_what_it_does_not_list(tmp_path: Path) -> None:
+    write_segment(tmp_path / "a", event(1, *(scalar(tag, 0.5) for tag in (*SHOWN, *HIDDEN))))
+    shown, _ = on_a_terminal("tail", tmp_path, "--once", "--limit", "5", until=lambda text: False)
+    assert "and 2 more series" in shown
+    assert "7 more series: --tags . shows all" in shown
+
+
+def test_an_alert_that_begins_and_ends_is_a_line(tmp_path: Path) -> None:
+    write_segment(tmp_path / "a", event(1, scalar("loss", 1)))
+    process = start("tail", tmp_path, "--interval", "0.1")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("Waiting for new values of 1 run")
+    writer = RunWriter(tmp_path / "a", 0)
+    steps = itertools.count(2)
+    for value, state in ((math.nan, "FIRING"), (0.5, "RESOLVED")):
+        line = ""
+        while f"{state} a: nan-loss" not in line:
+            writer.write(MessageRecord(event(next(steps), scalar("loss", value), at=time.time())))
+            writer.flush()
+            line = process.stdout.readline()
+    writer.close()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE_SECS)
+    assert process.returncode == 0
 
 
 def test_values_of_too_many_series_are_counted(source: Path) -> None:

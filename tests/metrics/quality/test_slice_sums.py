@@ -165,8 +165,9 @@ def test_restored_values_keep_their_places() -> None:
     counted(sums, ["a", "a"])
     restored = restore("ValueSums", sums.arrays())
     assert isinstance(restored, ValueSums)
-    assert counted(restored, ["b", "b", "b"]).values == ["other"]
-    assert counted(restored, ["a"]).values == ["a"]
+    names = ["b", "b", "b", "a", "a"]
+    assert counted(restored, names).values == ["a", "other"]
+    assert counted(ValueSums(1), names).values == ["b", "other"]
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.01])
@@ -200,3 +201,14 @@ def test_scores_of_0_and_1_have_cells() -> None:
     assert part.orders is not None
     places = np.argwhere(part.orders[0])
     assert places[:, 1].tolist() == [0, (part.orders.shape[2] - 1) // 2, part.orders.shape[2] - 1]
+
+
+def test_there_is_no_area_of_scores_that_are_nearly_the_same() -> None:
+    random = np.random.default_rng(0)
+    sums = ValueSums()
+    sums.count(batch(0.3 + 1e-4 * random.random(1000), random.random(1000) < 0.3))
+    part = sums.end_interval(detailed=True)
+    assert part.orders is not None
+    numbers = part.orders.sum(axis=2)
+    area, error = areas(part.orders, numbers, numbers)
+    assert np.isnan([*area, *error]).all()

@@ -426,3 +426,23 @@ def test_names_that_differ_in_zeros_at_the_end_are_restored_as_one() -> None:
     state.count(SlicedBatch(Slicing(np.arange(3), names), columns))
     assert [(name, size) for name, size, _ in state.slices()] == [("a", 2), ("a" * 63, 1)]
     assert_equal_states(Slices.from_arrays(state.arrays()), state)
+
+
+def test_a_value_that_was_shown_stays_shown() -> None:
+    state = Slices(LogLoss(), 16, shown=1)
+    state.update(["a", "a", "b"], [0.5] * 3, [0, 1, 1])
+    assert state.tag_shown(()) == ("a",)
+    state.update(["b"] * 4, [0.5] * 4, [0] * 4)
+    assert [name for name, _ in state.shown_slices()] == ["b", "a"]
+    assert state.tag_shown(state.tagged) == ("a", "b")
+    merged = Slices(LogLoss(), 16, shown=1)
+    merged.update(["c", "a", "b"], [0.5] * 3, [0, 1, 1])
+    merged.merge(Slices.from_arrays(state.arrays()))
+    assert [name for name, _ in merged.shown_slices()] == ["b", "a"]
+
+
+def test_only_values_with_a_state_stay_shown_if_there_are_too_many() -> None:
+    state = Slices(LogLoss(), 2, shown=1)
+    state.update(["a", "b"], [0.5] * 2, [0, 1])
+    assert state.tag_shown(("x", "y")) == ("a",)
+    assert state.tag_shown(("b",)) == ("a", "b")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tensorboard.plugins.hparams import metadata
 
-from rec_summary._pb.lineage_pb2 import EvaluationLineage
+from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -121,13 +121,52 @@ def test_a_later_export_describes_all_runs_that_are_there(tmp_path: Path) -> Non
     export_tensorboard(second, logs)
     metrics, parameters = described(logs) or ([], set())
     assert metrics == [*FEW, "eval/mae", "recommender_best/eval/mae"]
-    assert {"dropout", "depth", "learning_rate"} <= parameters
+    assert parameters == {"dropout", "depth"}
     # The user removes a run; the next export leaves it out.
     shutil.rmtree(logs / "a")
     export_tensorboard(second, logs)
     metrics, parameters = described(logs) or ([], set())
     assert metrics == ["loss", "eval/mae", "recommender_best/eval/mae"]
-    assert "dropout" not in parameters
+    assert {"depth", "learning_rate"} <= parameters - {"dropout"} == parameters
+
+
+def test_hyper_parameters_that_are_equal_in_all_runs_are_left_out(tmp_path: Path) -> None:
+    records, logs = tmp_path / "records", tmp_path / "logs"
+
+    def parameters() -> set[str]:
+        export_tensorboard(records, logs)
+        _, names = described(logs) or ([], set())
+        # The same as of records that are served.
+        answer = record_pages(records)[1].experiment()
+        assert {each["name"] for each in answer["hparamInfos"]} == names
+        return names
+
+    def add(run: str, **entries: Any) -> None:
+        record(records / run, "loss", AUC, **entries)
+
+    add("a", dropout=0.5, depth=3)
+    of_one = parameters()
+    assert {"dropout", "depth", "learning_rate", "optimizer"} <= of_one
+    add("b", dropout=0.5, depth=3)
+    assert parameters() == of_one  # nothing differs: without any column the page is empty
+    add("c", dropout=0.25, depth=3)
+    assert parameters() == {"dropout"}
+    add("d", dropout=0.25)
+    assert parameters() == {"dropout", "depth"}  # one run does not have it
+    for run in ("c", "d"):
+        shutil.rmtree(records / run)
+        shutil.rmtree(logs / run)
+    assert parameters() == of_one
+
+
+def test_a_run_that_goes_on_counts_once(tmp_path: Path) -> None:
+    values = event(1, scalar("loss", 0.5), scalar(HEALTH, 1), scalar(AUC, 0.5))
+    state = lineage(train_lineage=train(status=RunState.RUNNING, step=1))
+    write_segment(tmp_path / "records" / "a", values, state)
+    export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    assert (tmp_path / "logs" / "a" / "running").exists()  # a second session of the run
+    _, parameters = described(tmp_path / "logs") or ([], set())
+    assert "learning_rate" in parameters
 
 
 def test_there_is_no_description_where_nothing_is_gained_or_others_write(tmp_path: Path) -> None:

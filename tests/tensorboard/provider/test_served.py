@@ -203,6 +203,30 @@ def test_hparams_shows_the_metrics_that_matter_in_every_way_of_serving(tmp_path:
     assert set(_metrics(alone)) == {auc, best + auc, "loss/auto", *others}
 
 
+def test_hparams_leaves_out_metrics_that_are_equal_in_all_runs(tmp_path: Path) -> None:
+    records, auc, best = tmp_path / "records", "recommender/auc/lifetime", "recommender_best/"
+    index = RunIndex(str(records))
+    pages = Pages(RecordDataProvider(index), tmp_path)
+
+    def metrics() -> list[str]:
+        index.poll()
+        return [each["name"]["tag"] for each in pages.experiment()["metricInfos"]]
+
+    def add(run: str, *rows: dict[str, float]) -> None:
+        values = (event(step, *map(scalar, row, row.values())) for step, row in enumerate(rows, 1))
+        write_segment(records / run, *values, lineage(train_lineage=train()))
+
+    nan, every = float("nan"), [auc, best + auc, "loss", "eval/mae", best + "eval/mae"]
+    add("a", {auc: 0.5, "loss": nan, "eval/mae": 1.0})
+    assert metrics() == every
+    add("b", {auc: 0.5, "loss": nan, "eval/mae": 1.0})
+    assert metrics() == every  # nothing differs
+    add("c", {auc: 0.75, "loss": nan, "eval/mae": 1.0}, {auc: 0.5})
+    assert metrics() == [best + auc]  # the last value is the same
+    add("d", {auc: 0.75, "loss": nan})
+    assert metrics() == [auc, best + auc, "eval/mae", best + "eval/mae"]
+
+
 def test_hparams_of_served_records_has_the_best_value_while_it_changes(tmp_path: Path) -> None:
     run, auc = tmp_path / "run", "recommender/auc/lifetime"
 

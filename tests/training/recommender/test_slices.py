@@ -340,7 +340,9 @@ def request(step: int, *, final: bool = True) -> ReportRequest:
 
 
 def test_a_restarted_run_is_where_an_unbroken_one_is(tmp_path) -> None:
-    engine(tmp_path / "whole").work([batch(seed) for seed in range(6)], request(6))
+    whole = engine(tmp_path / "whole")
+    for first, last in ((0, 2), (2, 6)):
+        whole.work([batch(seed) for seed in range(first, last)], request(last))
     for first, last in ((0, 2), (2, 6)):
         part = engine(tmp_path / "broken")
         for seed in range(first, last):
@@ -413,3 +415,19 @@ def test_ids_that_are_no_integers_are_missing_and_not_seen() -> None:
     assert names_of(options, ids, seen) == names
     assert names_of(options, np.full(2, np.nan), seen) == ["missing", "missing"]
     assert seen.add(np.array([5, 0, -1, np.iinfo(np.int64).min])).tolist() == [2, 0, 0, 0]
+
+
+def test_a_value_that_has_had_a_tag_keeps_it_over_a_restart(tmp_path) -> None:
+    slices = {"country": Slice(("context", 1), shown=1)}
+    options = RecommenderMetrics(predictions=1, labels=2, slices=slices, last=(1200,))
+
+    def tagged(country: int, step: int) -> set[str]:
+        part = batch(step, 300 * step)
+        part.values["name", "context"][:, 1] = country
+        rank = Aggregator(options, {}, str(tmp_path), 0, 1, Troubles())
+        event = Event.FromString(rank.work([part], request(step)))
+        tags = [value.tag for value in event.summary.value]
+        return {tag.split("/")[2] for tag in tags if "/slice/country=" in tag}
+
+    assert tagged(0, 1) == {"country=0"}
+    assert tagged(1, 2) == {"country=0", "country=1"}

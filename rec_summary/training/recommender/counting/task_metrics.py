@@ -46,7 +46,7 @@ from rec_summary.values.slice_sums import SlicedSums
 _SLICE_BINS: Final = 128  # of the score in a slice
 _SLICE_CELLS: Final = 2048  # of users, lists and pairs in a slice
 _PAIR_ROWS: Final = 16_384
-_SLICE_BUCKETS: Final = 4  # of a window of slices; each may have a state for each slice
+_BUCKETS: Final = 8  # of a window: of slices as of the whole task, so that they add up
 _NO_PROBABILITY: Final = ("score outside [0, 1]", "probabilities do not add up to 1")
 _OF_MATRICES: Final = ("classes", "retrieval")
 
@@ -440,7 +440,7 @@ def _windows_of_slices(
     is_default = slices.metrics == tags.OF_SLICES
     empty = states[tags.QUALITY] if is_default else SliceState(slices.metrics, states)
     by_slice = Slices(empty, slices.most, slices.shown)
-    return _windows(by_slice, options, buckets=_SLICE_BUCKETS)
+    return _windows(by_slice, options)
 
 
 def _softmax(scores: Array) -> Array:
@@ -453,11 +453,9 @@ def _windows(
     empty: Any,
     options: RecommenderMetrics,
     half_lives: Sequence[int] = (),
-    *,
-    buckets: int = 16,
 ) -> dict[str, Window[Any]]:
     return {
         **({"lifetime": Lifetime(empty)} if options.detail else {}),
-        **{f"last_{size}": LastExamples(empty, size, buckets) for size in options.last},
+        **{f"last_{size}": LastExamples(empty, size, _BUCKETS) for size in options.last},
         **{f"decayed_{size}": Decayed(empty, size) for size in half_lives},
     }

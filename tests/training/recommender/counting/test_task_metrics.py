@@ -168,7 +168,7 @@ def test_a_named_task_has_the_values_of_an_unnamed_one() -> None:
     for tag, value in plain.scalars.items():
         assert of_task.scalars[f"recommender/ctr/{tag.removeprefix('recommender/')}"] == value
     windows = ("lifetime", "last_512", "decayed_512")
-    keys = {"users/lifetime", "users/last_512", "drift"}
+    keys = {"users/lifetime", "users/last_512", "drift", "sums"}
     assert set(rank.states()) == keys.union(f"quality/{window}" for window in windows)
 
 

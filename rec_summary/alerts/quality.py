@@ -1,0 +1,45 @@
+"""What quality a run has lost of late, for alerts: an answer of `why`."""
+
+from __future__ import annotations
+
+from rec_summary.alerts.states import Damage
+from rec_summary.answers.reading import why_of
+from rec_summary.answers.text import lines
+from rec_summary.answers.why import SLICE, TASK, Finding
+from rec_summary.errors import RecSummaryError
+from rec_summary.metrics.tags import PREFIX
+from rec_summary.metrics.tags import SLICE as SLICE_TAG
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.options import Since
+from rec_summary.series.report import Report
+from rec_summary.series.text import reason
+
+
+def damage_of(run: Run, since: float, report: Report) -> Damage | None:
+    """Returns the quality that a run has lost; None if there is none.
+
+    A model learns a fault of its data after a while, and then looks well: that counts as well.
+
+    Args:
+        run: The run.
+        since: When it began at the earliest, in seconds since the epoch.
+        report: Takes why the run cannot be judged.
+    """
+    try:
+        answer = why_of(run, Report(), since=Since(wall_time=since))
+    except (OSError, RecSummaryError, ArithmeticError, MemoryError) as error:
+        report.problem(run.path, 0, f"its quality is not judged: {reason(error)}")
+        return None
+    lost = [each for each in answer.findings if each.kind in (SLICE, TASK)]
+    if not lost:
+        return None
+    first = lost[0]
+    return Damage(tuple(map(_tag, lost)), first.step, first.after, lines(answer)[0])
+
+
+def _tag(finding: Finding) -> str:
+    """Returns the tag of a finding, as that of its metric without the window."""
+    task = f"{finding.task}/" if finding.task else ""
+    slice_ = f"{SLICE_TAG}/{finding.name}/" if finding.kind == SLICE else ""
+    metric = {"ne": "normalised_entropy"}.get(finding.metric, finding.metric)
+    return f"{PREFIX}{task}{slice_}{metric}"

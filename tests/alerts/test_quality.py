@@ -1,0 +1,115 @@
+"""The alert for quality that moved beyond chance: it names the slice, without a threshold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rec_summary import RecommenderMetrics, SummaryRecord
+from rec_summary.alerts.quality import damage_of
+from rec_summary.alerts.rules import BUILTIN, read_rule
+from rec_summary.alerts.states import Transition
+from rec_summary.alerts.watching import watch
+from rec_summary.answers.reading import why_of
+from rec_summary.answers.text import lines
+from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.series.report import Report
+from tests.support.record_dirs import event, scalar, write_segment
+
+BREAK = 25
+OPTIONS = RecommenderMetrics(
+    predictions="p", labels="y", slices={"country": "country", "device": "device"}, report_steps=1
+)
+
+
+def recording(directory: Path, lost: float, reports: int = 40) -> Iterator[SummaryRecord]:
+    """Records one report after another; from `BREAK` on, some clicks of ES are lost."""
+    random = np.random.default_rng(7)
+    with SummaryRecord(directory, recommender=OPTIONS) as record:
+        for step in range(1, reports + 1):
+            scores = random.beta(2, 8, 4000)
+            labels = random.random(4000) < scores
+            country = random.choice(["DE", "ES", "FR", "US"], 4000, p=[0.5, 0.1, 0.2, 0.2])
+            if step >= BREAK:
+                labels &= (country != "ES") | (random.random(4000) >= lost)
+            record.observe(p=scores, y=labels, country=country, device=random.integers(0, 3, 4000))
+            record.record(step)
+            record.flush()
+            yield record
+
+
+def record_all(directory: Path, **options: Any) -> Run:
+    list(recording(directory, **options))
+    (run,) = find_runs(str(directory))
+    return run
+
+
+def alerts(source: Path, rule: str = "quality-change", **options: Any) -> list[Transition]:
+    found = watch(source, [read_rule(rule)], stop=threading.Event(), **options)
+    return [each for each in found if isinstance(each, Transition)]
+
+
+def test_an_alert_names_the_slice_that_lost_quality(tmp_path: Path) -> None:
+    run = record_all(tmp_path, lost=0.7)
+    (alert,) = alerts(tmp_path, once=True)
+    assert alert.firing
+    assert alert.tag is not None
+    assert alert.tag.startswith("recommender/slice/country=ES/")
+    assert alert.reason == lines(why_of(run, Report()))[0]
+    assert "country=ES" in alert.reason
+    assert alert.step is not None
+    assert abs(alert.step - BREAK) <= 2
+
+
+def test_nothing_is_reported_of_a_stream_without_a_fault(tmp_path: Path) -> None:
+    record_all(tmp_path, lost=0.0)
+    assert alerts(tmp_path, once=True) == []
+    (rule,) = [read_rule("quality-change")]
+    report = list(watch(tmp_path, [rule], stop=threading.Event(), once=True))[-1]
+    assert report.unmatched == ()  # type: ignore[union-attr]
+
+
+def test_the_alert_is_raised_while_the_training_goes_on(tmp_path: Path) -> None:
+    stop = threading.Event()
+    records = recording(tmp_path, lost=0.7)
+    next(records)
+    rule = read_rule("quality-change")
+    step, raised = 1, []
+    for news in watch(tmp_path, [rule], stop=stop, interval=0):
+        if isinstance(news, Transition):
+            raised.append((step, news))
+        elif next(records, None) is None:
+            stop.set()
+        step += 1
+    (at, alert), *rest = raised
+    assert rest == []
+    assert alert.firing
+    assert "country=ES" in alert.reason
+    assert at >= BREAK
+
+
+def test_a_change_of_long_ago_is_not_reported(tmp_path: Path) -> None:
+    run = record_all(tmp_path, lost=0.7)
+    last = max(file.changed for file in run.files)
+    assert damage_of(run, last - 3600, Report()) is not None
+    assert damage_of(run, last + 3600, Report()) is None
+    assert alerts(tmp_path, once=True, since=None) == []
+
+
+def test_a_run_without_slices_is_not_judged(tmp_path: Path) -> None:
+    write_segment(tmp_path, event(1, scalar("loss", 1.0)))
+    (report,) = watch(tmp_path, [read_rule("quality-change")], stop=threading.Event(), once=True)
+    assert [rule.title for rule in report.unmatched] == ["quality-change"]  # type: ignore[union-attr]
+
+
+def test_the_rule_is_built_in_and_takes_a_time() -> None:
+    assert "quality-change" in BUILTIN
+    assert read_rule("mine: quality changes within 2h").condition.within == 7200  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="`within`"):
+        read_rule("quality changes")
+    assert read_rule("quality > 1").condition.tag.matches("quality")  # type: ignore[union-attr]
