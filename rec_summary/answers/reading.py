@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rec_summary.answers.scalars import KINDS, RANK, Scalars
+from rec_summary.answers.scalars import KINDS, RANKS, Scalars
 from rec_summary.answers.why import Answer, Event, why
 from rec_summary.errors import ArgumentError, three_part
 from rec_summary.records.reading.runs import Run
@@ -81,7 +81,7 @@ def _scalars(run: Run, report: Report) -> Iterator[Scalars]:
 
 def _tags() -> str:
     """Returns a regular expression of the tags of all kinds; names of groups would come twice."""
-    patterns = (kind.pattern.pattern for kind in (*KINDS, RANK))
+    patterns = (kind.pattern.pattern for kind in (*KINDS, *RANKS))
     plain = (each.replace("?P<name>", "?:").replace("?P<metric>", "?:") for each in patterns)
     return "|".join(f"^(?:{each})$" for each in plain)
 

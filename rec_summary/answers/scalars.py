@@ -159,13 +159,23 @@ KINDS: Final = (
 )
 """The kinds of scalars that are looked at; those above count more."""
 
-RANK: Final = Kind(
-    re.compile(r"recommender/throughput/(?P<metric>step_seconds/p50|samples_per_second)"),
-    "rank",
-    falls=True,
-    is_relative=True,
-    floor=0.08,
-    shortest=2,
+RANKS: Final = (
+    _kind(
+        r"recommender/throughput/(?P<metric>step_seconds/p50)",
+        "rank",
+        is_relative=True,
+        floor=0.08,
+        shortest=2,
+    ),
+    _kind(
+        r"recommender/throughput/(?P<metric>samples_per_second)",
+        "rank",
+        rises=False,
+        falls=True,
+        is_relative=True,
+        floor=0.08,
+        shortest=2,
+    ),
 )
 """What one rank is compared with the other ranks by."""
 
@@ -211,14 +221,14 @@ def watched(series: Iterable[Scalars], reports: Integers, times: Floats) -> Iter
                 if kind.is_sparse and len(reports):
                     steps, times_of, values = _filled(steps, values, reports, times)
                 yield Watched(kind, match["name"], match["metric"], steps, times_of, values)
-        match = RANK.pattern.fullmatch(tag)
-        if match and len(ranks) > 1:
-            steps, times_of, table = _aligned(ranks)
-            for number, each in enumerate(ranks):
-                others = np.median(np.delete(table, number, 0), 0)
-                with np.errstate(all="ignore"):
-                    values = np.nan_to_num(table[number] / others, nan=1.0, posinf=1.0)
-                yield Watched(RANK, str(each.rank), match["metric"], steps, times_of, values)
+        for kind in RANKS:
+            match = kind.pattern.fullmatch(tag)
+            if match and len(ranks) > 1:
+                steps, times_of, table = _aligned(ranks)
+                for number, each in enumerate(ranks):
+                    others = np.median(np.delete(table, number, 0), 0)
+                    values = table[number] / np.where(others > 0, others, np.nan)
+                    yield Watched(kind, str(each.rank), match["metric"], steps, times_of, values)
 
 
 def _aligned(ranks: list[Scalars]) -> tuple[Integers, Floats, Floats]:
@@ -251,7 +261,8 @@ def comparing(series: Watched, examples: Floats | None) -> Compare:
         examples: The examples of a report, if they are known: a share has a sampling error.
     """
     kind = series.kind
-    values = np.where(np.isfinite(series.values), series.values, 0.0)
+    known = np.isfinite(series.values)
+    values = np.where(known, series.values, np.median(series.values[known]) if known.any() else 0.0)
     if kind.is_relative:
         values = np.log(np.maximum(values, _LEAST))
     differences = np.abs(np.diff(values))

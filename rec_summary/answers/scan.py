@@ -24,9 +24,12 @@ _PAST: Final = 8  # reports that are compared with; twice as many as are compare
 LEAST_PAST: Final = 3
 _LONGEST: Final = 8  # rows of reports are at most this part of the run
 _FEWEST: Final = 8  # comparisons that a median needs
-_POOLED: Final = 20  # rows of one series that count as much as all other series
+_POOLED: Final = 40  # rows of one series that count as much as all other series
 _MEDIAN_OF: Final = 1000  # comparisons, of many
-_NORMAL_MEDIAN: Final = 0.6745  # of the absolute value
+_QUANTILE: Final = (
+    0.4  # of |z|: more of a run may be compared across a change than the median bears
+)
+_NORMAL: Final = 0.5244  # this quantile by chance
 _BACK: Final = 0.25  # of a change: what may be left of it when it is over
 _PARTLY: Final = 2.5  # z of one report before the likeliest onset, that is then the onset
 _LIKELY: Final = 6.0  # the fall of z² within the interval of an onset
@@ -131,7 +134,7 @@ class Scan:
         return found if found.first in self.span else None  # it moved before, or later
 
     def until(self, series: int, onset: Onset) -> int | None:
-        """Returns the first report at which a series was back, and has stayed; None if it was not.
+        """Returns the report at which a series was back, and has mostly stayed; or None.
 
         Args:
             series: Its number.
@@ -159,7 +162,7 @@ class Scan:
         at = np.arange(begin + 1, end)
         begins, own = np.full_like(at, begin), slice(series, series + 1)
         change = self.compare(begins, at, at, np.full_like(at, end), own)
-        z = _z(change)[:, 0] / factor
+        z = np.nan_to_num(_z(change)[:, 0]) / factor
         z[~change.is_bad[:, 0]] = 0
         best = int(np.abs(z).argmax())
         peak, near = float(abs(z[best])), np.flatnonzero(z[best] ** 2 - z**2 <= _LIKELY)
@@ -198,8 +201,8 @@ def scan(
         z = _z(change)
         least = np.maximum(least, _excess(z, (reports - start) / length))
         within = ((middle >= span.start) & (middle < span.stop))[:, None]
-        count += int(np.count_nonzero((change.variance > 0) & within))
-        z = np.where(change.is_bad & within, np.abs(z) / least, 0)
+        count += int(np.count_nonzero(~np.isnan(z) & within))
+        z = np.where(change.is_bad & within & ~np.isnan(z), np.abs(z) / least, 0)
         places.append((begin, middle, end, np.broadcast_to(least, z.shape[1:]), z))
         length *= 2
     return Scan(compare, count, span, places)
@@ -211,10 +214,10 @@ def threshold(comparisons: int) -> float:
 
 
 def _z(change: Change) -> Floats:
-    """Returns changes in standard errors; 0 where they are not known."""
+    """Returns changes in standard errors; NaN where they are not known."""
     with np.errstate(all="ignore"):
-        z = change.delta / np.sqrt(change.variance)
-    return np.where(np.isfinite(z), z, 0.0)
+        z: Floats = change.delta / np.sqrt(change.variance)
+    return np.where(np.isfinite(z), z, np.nan)
 
 
 def _excess(z: Floats, rows: float) -> Floats:
@@ -228,13 +231,13 @@ def _excess(z: Floats, rows: float) -> Floats:
         rows: How many rows of reports there are that do not overlap.
     """
     z = z[:: len(z) // _MEDIAN_OF + 1]
-    known = np.where(z == 0, np.nan, np.abs(z))
-    ordered = np.sort(known, axis=0)  # NaN comes last
-    sizes = np.count_nonzero(z, axis=0)
-    medians = ordered[np.maximum(sizes - 1, 0) // 2, np.arange(z.shape[1])] / _NORMAL_MEDIAN
+    ordered = np.sort(np.abs(z), axis=0)  # NaN comes last
+    sizes = np.count_nonzero(~np.isnan(z), axis=0)
+    rows_of = (np.maximum(sizes - 1, 0) * _QUANTILE).astype(np.int64)
+    typical = ordered[rows_of, np.arange(z.shape[1])] / _NORMAL
     judged = sizes >= _FEWEST
-    pooled = float(np.median(medians[judged])) if judged.any() else 1.0
-    own = np.where(judged, medians, pooled)
+    pooled = float(np.median(typical[judged])) if judged.any() else 1.0
+    own = np.where(judged, typical, pooled)
     weight = rows / (rows + _POOLED)
     excess: Floats = np.sqrt(weight * own**2 + (1 - weight) * pooled**2)
     return np.maximum(excess, 1.0)

@@ -83,7 +83,7 @@ def _sentence(finding: Finding) -> str:
     task = finding.task or "the model"
     if finding.kind == SLICE:
         share = finding.share
-        part = "" if share is None else f" explains {min(share, 1):.0%}".replace("%", " %")
+        part = "" if share is None else f" explains {share:.0%}".replace("%", " %")
         return f"{task} lost quality {when}: {finding.name}{part} ({change})"
     if finding.kind == TASK:
         return f"{task} lost quality {when}: all slices alike ({change})"

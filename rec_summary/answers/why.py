@@ -58,7 +58,8 @@ class Finding:
         metric: What of it moved.
         before: Its value in the past that it is compared with.
         after: Its value from the onset on, as long as it differs most from chance.
-        share: The part of the change of the task's quality that it explains, if that is known.
+        share: The part of the quality that its column has lost in all, at most 1; None if it is not
+            known.
         z: The change in standard errors.
         step: The step of the onset.
         low: The first step that it may be.
@@ -535,4 +536,4 @@ def _share(move: _Move) -> float | None:
         quality = parts.entropy_parts(before[:, kept], after[:, kept]).quality
     total = float(quality.sum())
     own = float(quality[int(kept[: move.series].sum())]) if kept[move.series] else 0.0
-    return own / total if total > 0 and own > 0 else None
+    return min(own / total, 1.0) if total > 0 and own > 0 else None

@@ -89,8 +89,9 @@ class Stream:
                 own = sums_of(batch["scores"][chosen, head], batch[task][chosen])
                 report = number // self.steps
                 tables[task, ""][report, 0] += own.sum(0)
-                for column in COLUMNS:
-                    np.add.at(tables[task, column][report], batch[column][chosen], own)
+                for column, count in COLUMNS.items():
+                    is_value = batch[column][chosen] == np.arange(count)[:, None]
+                    tables[task, column][report] += is_value.astype(float) @ own
         return [history_of(*key, table, self.steps) for key, table in tables.items()]
 
     def _batch(self, rng: np.random.Generator, shares: np.ndarray) -> Batch:
