@@ -97,6 +97,8 @@ READ: list[tuple[str, dict[str, Any], list[str]]] = [
         {"tags": "loss", "max_points": 4},
         ["plot", "SRC", "--tags=loss", "--max-points=4"],
     ),
+    ("why", {"runs": "run_1"}, ["why", "SRC", "--runs=run_1"]),
+    ("slices", {"runs": "run_1", "limit": 3}, ["slices", "SRC", "--runs=run_1", "--limit=3"]),
     ("diff", {"run": "run_0", "other": "run_2"}, ["diff", "SRC/run_0", "SRC/run_2"]),
     ("notes", {"run": "run_1"}, ["control", "SRC/run_1", "--show"]),
 ]
