@@ -59,7 +59,7 @@ def test_sums_and_orders_have_tags_of_their_own() -> None:
     both = added([each for value in values for each in decode_sums(value.slice_sums)])
     np.testing.assert_array_equal(both.sums, part.sums)
     np.testing.assert_array_equal(dense_orders(both), dense_orders(part))
-    nothing = part._replace(sums=np.zeros_like(part.sums))
+    nothing = SlicedSums(*part[:4], np.zeros_like(part.sums), *part[5:])
     (only,) = (Summary.Value.FromString(data) for data in encode_sums(3, [nothing]))
     assert only.tag == "recommender/orders"
 
