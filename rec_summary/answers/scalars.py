@@ -48,6 +48,8 @@ class Kind(NamedTuple):
         is_count: Whether values are shares of examples since the last report.
         is_sparse: Whether it is recorded only where it is not 0.
         shortest: The fewest reports that count: one slow report means nothing.
+        is_change: Whether a value is a change since the value before: where it is 0, what changed
+            had stopped by then.
     """
 
     pattern: re.Pattern[str]
@@ -60,6 +62,7 @@ class Kind(NamedTuple):
     is_count: bool = False
     is_sparse: bool = False
     shortest: int = 1
+    is_change: bool = False
 
 
 def _kind(pattern: str, kind: str, **more: object) -> Kind:
@@ -101,6 +104,7 @@ KINDS: Final = (
         falls=True,
         is_relative=True,
         floor=0.15,
+        is_change=True,
     ),
     _kind(
         r"recommender/table/(?P<name>.+?)/(?P<metric>row_norm/p50)",
@@ -176,6 +180,7 @@ RANKS: Final = (
         floor=0.08,
         shortest=2,
     ),
+    _kind(r"recommender/throughput/(?P<metric>input_stall_share)", "rank", floor=0.015, shortest=2),
 )
 """What one rank is compared with the other ranks by."""
 
@@ -227,7 +232,10 @@ def watched(series: Iterable[Scalars], reports: Integers, times: Floats) -> Iter
                 steps, times_of, table = _aligned(ranks)
                 for number, each in enumerate(ranks):
                     others = np.median(np.delete(table, number, 0), 0)
-                    values = table[number] / np.where(others > 0, others, np.nan)
+                    if kind.is_relative:
+                        values = table[number] / np.where(others > 0, others, np.nan)
+                    else:
+                        values = table[number] - others
                     yield Watched(kind, str(each.rank), match["metric"], steps, times_of, values)
 
 

@@ -115,16 +115,14 @@ class Scan:
         peak = max((z.max() for *_, z in columns), default=0.0)
         if peak < threshold:
             return None
-        # A later change, such as the repair, may be the larger one.
-        least = max(threshold, peak / 2)
         first, room = min(
             (int(middle[over[0]]), int((end - middle)[0]))
             for _, middle, end, _, z in columns
-            if len(over := np.flatnonzero(z >= least))
+            if len(over := np.flatnonzero(z >= threshold))
         )
         best: tuple[float, int, int, int, float] = (0.0, 0, 0, 0, 1.0)
         for begin, middle, end, factor, z in columns:
-            near = np.flatnonzero((middle >= first) & (middle <= first + max(2 * room, 4)))
+            near = np.flatnonzero((middle >= first) & (middle <= first + room))
             if len(near):
                 at = near[z[near].argmax()]
                 place = (z[at], begin[at], middle[at], end[at], factor)

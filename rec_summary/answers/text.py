@@ -28,6 +28,7 @@ _NAMES: Final = {
     "relative_change": "change of rows",
     "samples_per_second": "samples/s",
     "input_stall_share": "waiting for input",
+    "step_seconds/p50": "step time",
     "seconds/p50": "median seconds",
 }
 _SHARES: Final = ("_share", "traffic", "click_rate")

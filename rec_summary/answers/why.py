@@ -31,8 +31,12 @@ SLICE: Final = "slice"
 TASK: Final = "task"
 MIX: Final = "mix"
 RATE: Final = "rate"
+THROUGHPUT: Final = "throughput"
 _CAUSES: Final = ("feature", "table", "label_delay", "freshness", "gradient", "learning_rate")
 _ALIKE: Final = 0.35  # of the change of a slice: if all else moved by it, all slices are alike
+_STOPPED: Final = 0.1  # of a change: less of it means that it stopped in the report before
+_EXPLAINED: Final = 1.25  # of the damage of a slice: that of others which have the same examples
+_BEYOND: Final = 2.0  # standard errors, and that much is damage of their own
 _WARM: Final = 10  # the part of scalars without slices that is passed over at the beginning
 _NEAR: Final = 2  # reports around a step that was asked for
 
@@ -175,14 +179,22 @@ class _Move(NamedTuple):
     rank: float
 
     @property
+    def lag(self) -> int:
+        """How many reports before its first one it began, beside that in which it began."""
+        watched = self.scanned.watched
+        if watched is None or not watched.kind.is_change:
+            return 0
+        return int(watched.values[self.onset.first] < _STOPPED * watched.values[self.onset.begin])
+
+    @property
     def first(self) -> int:
         """The step before the first report that moved."""
-        return self._step(self.onset.low - 1)
+        return self._step(self.onset.low - self.lag - 1)
 
     @property
     def last(self) -> int:
         """The step of the last report that may be the first that moved."""
-        return self._step(self.onset.high)
+        return self._step(self.onset.high - self.lag)
 
     def _step(self, report: int) -> int:
         steps = self.scanned.steps
@@ -345,6 +357,9 @@ def _spacing(steps: Integers) -> int:
 def _ranked(moves: Sequence[_Move], least: float) -> list[Finding]:
     """Returns the findings, the likeliest culprit first."""
     by_z = sorted(_strongest(moves), key=lambda move: -move.rank)
+    # How fast a machine is says nothing of a model; it may say something of what happened to it.
+    others = [move for move in by_z if move.scanned.kind != THROUGHPUT]
+    by_z = [move for move in by_z if any(move is each or move.meets(each) for each in others)]
     first = _culprit([move for move in by_z if move.scanned.kind in (SLICE, TASK)], least)
     causes = [move for move in by_z if move.scanned.kind in _CAUSES]
     if first is not None:
@@ -355,7 +370,7 @@ def _ranked(moves: Sequence[_Move], least: float) -> list[Finding]:
         first = next((move for move in by_z if move.scanned.kind in (MIX, RATE)), None)
     before.sort(key=lambda move: _CAUSES.index(move.scanned.kind))
     ordered = [*before, *([] if first is None else [first])]
-    also = {id(move): first is not None and _is_consequence(move, first) for move in by_z}
+    also = {id(move): first is not None and _is_consequence(move, first, by_z) for move in by_z}
     rest = [move for move in by_z if move not in ordered]
     rest.sort(key=lambda move: also[id(move)])
     return [
@@ -430,7 +445,7 @@ def _windows(move: _Move, history: SliceHistory) -> Floats:
     return np.stack([history.sums[low:high].sum(0).T for low, high in itertools.pairwise(edges)])
 
 
-def _is_consequence(move: _Move, first: _Move) -> bool:
+def _is_consequence(move: _Move, first: _Move, moves: Sequence[_Move]) -> bool:
     """Whether a move may come of the examples, or of the damage, of the first one."""
     own, other = move.scanned, first.scanned
     if own.history is None:
@@ -443,10 +458,29 @@ def _is_consequence(move: _Move, first: _Move) -> bool:
         return True
     if _name(move) == _name(first):
         return False  # of another task
-    if own.history.column != other.history.column or own.history.task != other.history.task:
-        return True
-    # It has other examples; but the model makes up for the first one there.
-    return abs(_moved(move)) < abs(_moved(first)) / 2
+    if own.history.column == other.history.column and _task(move) == _task(first):
+        # It has other examples; but the model makes up for the first one there.
+        return abs(_moved(move)) < abs(_moved(first)) / 2
+    same = (each for each in moves if (_task(each), _name(each)) == (_task(move), _name(first)))
+    source = next(same, None)
+    return source is None or not _has_damage_of_its_own(move, source)
+
+
+def _has_damage_of_its_own(move: _Move, source: _Move) -> bool:
+    """Whether a slice has lost more than one of another column that has some of its examples."""
+    statistic = sums.calibration if move.scanned.metric == "calibration" else sums.quality
+    history, other = move.scanned.history, source.scanned.history
+    assert history is not None
+    assert other is not None
+    own, of_source = (
+        _windows(move, each)[..., series]
+        for each, series in ((history, move.series), (other, source.series))
+    )
+    change, explained = statistic(*own, *own), statistic(*of_source, *of_source)
+    weight = own[1, sums.WEIGHT]
+    damage = abs(float(change.delta)) - _BEYOND * float(change.variance) ** 0.5
+    most = _EXPLAINED * abs(float(explained.delta)) * of_source[1, sums.WEIGHT]
+    return bool(damage * weight > most)
 
 
 def _follows_end(move: _Move, first: _Move) -> bool:
@@ -480,7 +514,7 @@ def _finding(move: _Move, *, also: bool = False) -> Finding:
     scanned = move.scanned
     before, after = _values(move)
     onset, steps = move.onset, scanned.steps
-    until = scanned.scan.until(move.series, onset)
+    until, at = scanned.scan.until(move.series, onset), max(onset.first - move.lag, 0)
     return Finding(
         kind=scanned.kind,
         name=_name(move),
@@ -491,7 +525,7 @@ def _finding(move: _Move, *, also: bool = False) -> Finding:
         share=_share(move),
         z=onset.z,
         # It began between two reports.
-        step=int(steps[max(onset.first - 1, 0)] + steps[onset.first]) // 2,
+        step=int(steps[max(at - 1, 0)] + steps[at]) // 2,
         low=move.first,
         high=move.last,
         until=None if until is None else int(steps[until]),

@@ -57,7 +57,7 @@ def test_few_clicks_have_no_auc() -> None:
 
 def test_the_auc_of_one_slice() -> None:
     cells = np.zeros((2, CELLS))
-    cells[0, 3], cells[1, 9] = 5, 2
+    cells[0, 3], cells[1, 9] = 5, 3
     assert orders.area_of(cells) == 1
-    cells[1, 3] = 2
+    cells[1, 2] = 1
     assert orders.area_of(cells) == pytest.approx(0.75)
