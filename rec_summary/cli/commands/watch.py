@@ -35,7 +35,7 @@ Examples:
   rec-summary watch records --rule '*/calibration/last_* > 1.1 for 5m'
   rec-summary watch records --rule stall --rule 'loss rises 20% within 1h'
   rec-summary watch records --rules alerts.txt --exec ./page-me
-  rec-summary watch records --notify lark://TOKEN --notify mailto://USER:PASSWORD@gmail.com
+  rec-summary watch records --notify lark://TOKEN
   rec-summary watch records --once || echo 'something is wrong'
 
 \b
