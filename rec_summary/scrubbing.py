@@ -29,10 +29,13 @@ _SECRET_WORD: Final = re.compile(
     r"|(?:pass|pwd|auth|creds)(?![a-z])|(?<![a-z])(?:sas|sig)(?![a-z])"
 )
 _SIGN: Final = re.compile(r"[=:]")
+_BETWEEN: Final = re.compile(r"[/:@?&=]")
+_HOST: Final = re.compile(r"localhost|[^.]+\..+", re.DOTALL)
 _KEY: Final = re.compile(  # by its form: of AWS, GitHub, Hugging Face, OpenAI
     r"\b(?:(?:AKIA|ASIA)[A-Z0-9]{12,}\b|(?:gh[opsu]_|github_pat_|hf_|sk-)\w{20,})"
 )
 _MOST_PARTS: Final = 32  # of a URL's secret; each is searched for in every text
+_LEAST_TOKEN: Final = 8  # characters: a shorter part of a path is rather a word
 
 _secrets: Final[list[str]] = []  # of URLs, with nothing around them; the longest first
 
@@ -74,12 +77,23 @@ def remember(url: str) -> bool:
         return False
     password = user[1].partition(":")[2]
     parts = [password, *user[1].split("/"), *password.split("/")]
-    credentials = {user[1], *[part for part in parts if len(part) > 3][:_MOST_PARTS]}
-    credentials |= set(map(urllib.parse.unquote, credentials))
+    _keep({user[1], *[part for part in parts if len(part) > 3][:_MOST_PARTS]})
+    return True
+
+
+def remember_address(url: str) -> None:
+    """Remembers the credentials of an address of messages, whose host or path may be a token."""
+    remember(url)
+    parts = _BETWEEN.split(url.partition("://")[2])
+    tokens = [part for part in parts if len(part) >= _LEAST_TOKEN and not _HOST.fullmatch(part)]
+    _keep(set(tokens[:_MOST_PARTS]))
+
+
+def _keep(credentials: set[str]) -> None:
+    credentials = credentials.union(map(urllib.parse.unquote, credentials))
     if not credentials.issubset(_secrets):
         # The longest first: without one of its parts, a secret would not be found.
         _secrets[:] = sorted(credentials.union(_secrets), key=len, reverse=True)
-    return True
 
 
 def _scrubbed_word(word: re.Match[str]) -> str:

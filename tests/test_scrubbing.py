@@ -131,3 +131,13 @@ def test_other_words_of_a_command_stay() -> None:
 def test_messages_of_errors_show_no_credentials() -> None:
     for received in ("s3://KEY:hunter2@bucket/x", "ftp://me:hunter2@host", ["a:b://c:hunter2@d"]):
         assert "hunter2" not in three_part("the source", received, "another")
+
+
+def test_the_parts_of_an_address_of_messages_are_not_shown_and_hosts_are(
+    scrubbing: ModuleType,
+) -> None:
+    scrubbing.remember_address(
+        "json://bot:pw-1@mail.example.com/hook/T1JJ3T3L2/a%2Fbc1234?key=9f8e7d6c5b"
+    )
+    text = "no answer of mail.example.com/hook to T1JJ3T3L2, a/bc1234, 9f8e7d6c5b and pw-1"
+    assert scrubbing.scrubbed(text) == "no answer of mail.example.com/hook to …, …, … and …"

@@ -262,7 +262,7 @@ class MetricStates(_message.Message):
     def __init__(self, states: _Optional[_Iterable[_Union[MetricStates.State, _Mapping]]] = ..., rank: _Optional[int] = ..., rank_size: _Optional[int] = ..., step: _Optional[int] = ..., wall_time: _Optional[float] = ..., examples: _Optional[int] = ..., final: bool = ..., settings: _Optional[str] = ..., brief: bool = ...) -> None: ...
 
 class SliceSums(_message.Message):
-    __slots__ = ("after", "columns")
+    __slots__ = ("after", "columns", "tags", "numbers")
     class Column(_message.Message):
         __slots__ = ("task", "column", "several", "values", "arrays")
         TASK_FIELD_NUMBER: _ClassVar[int]
@@ -278,6 +278,10 @@ class SliceSums(_message.Message):
         def __init__(self, task: _Optional[str] = ..., column: _Optional[str] = ..., several: bool = ..., values: _Optional[_Iterable[str]] = ..., arrays: _Optional[_Iterable[_Union[MetricStates.Array, _Mapping]]] = ...) -> None: ...
     AFTER_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
     after: int
     columns: _containers.RepeatedCompositeFieldContainer[SliceSums.Column]
-    def __init__(self, after: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[SliceSums.Column, _Mapping]]] = ...) -> None: ...
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    numbers: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, after: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[SliceSums.Column, _Mapping]]] = ..., tags: _Optional[_Iterable[str]] = ..., numbers: _Optional[_Iterable[float]] = ...) -> None: ...

@@ -1,10 +1,12 @@
-"""Reporting alerts: as text, as lines of JSON, in a log, and by running a command."""
+"""Reporting alerts: as text, as lines of JSON, in a log, by running a command, and by Apprise."""
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import errno
 import json
+import logging
 import os
 import queue
 import shlex
@@ -18,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rec_summary.alerts.states import Transition
-from rec_summary.errors import ArgumentError, os_errors_as, three_part
+from rec_summary.errors import ArgumentError, os_errors_as, required, three_part, verbatim
+from rec_summary.scrubbing import remember_address, scrubbed
 from rec_summary.series.text import moment, printable
 from rec_summary.tables.formats import json_value
 
@@ -148,45 +151,30 @@ class AlertLog:
             return False
 
 
-class Command:
-    """Runs a command for each alert, one after another, in a thread.
+class Delivery(abc.ABC):
+    """Delivers alerts, one after another, in a thread.
 
-    The command runs without a shell, with the alert in its environment, and as JSON on its standard
-    input. Alerts are queued, up to a limit; more are dropped, or wait for room if `stop` is given.
-    A failure is reported once, until the command works again.
+    Alerts are queued, up to a limit; more are dropped, or wait for room if `stop` is given. A
+    failure is reported once, until it works again.
     """
 
     def __init__(
         self,
-        command: str,
+        what: str,
         complain: Complain,
-        timeout: float = _EXEC_SECS,
         capacity: int = _CAPACITY,
         stop: threading.Event | None = None,
     ) -> None:
-        """Looks for the program, and starts the thread.
+        """Starts the thread.
 
         Args:
-            command: The program and its arguments, quoted as in a shell.
+            what: What delivers, for reports.
             complain: Takes failures; called from the thread.
-            timeout: How long the command may take, in seconds; it is killed then.
             capacity: The most alerts that may wait.
             stop: If given, no alert is dropped until this is set: `queue` waits for room.
-
-        Raises:
-            ArgumentError: There is no such program.
         """
-        try:
-            self._arguments = shlex.split(command)
-        except ValueError as error:
-            expected = f"a program and arguments ({error})"
-            raise ArgumentError(three_part("the command", command, expected)) from error
-        if not self._arguments or shutil.which(self._arguments[0]) is None:
-            expected = "a program that can be run, and arguments; a shell's syntax needs `sh -c`"
-            raise ArgumentError(three_part("the command", command, expected))
-        self._what = f"the command {self._arguments[0]}"
+        self.what = what
         self._failures, self._overflows = _Failures(complain), _Failures(complain)
-        self._timeout = timeout
         self._waiting: queue.Queue[Transition] = queue.Queue(capacity)
         self._stop = stop
         threading.Thread(target=self._run, name="rec_summary-alerts", daemon=True).start()
@@ -199,10 +187,10 @@ class Command:
             self._waiting.put_nowait(transition)
             self._overflows.note(None)
         except queue.Full:
-            self._overflows.note(f"{self._what} is too slow: alerts are dropped")
+            self._overflows.note(f"{self.what} is too slow: alerts are dropped")
 
     def wait(self, given_up: Callable[[], bool] = lambda: False) -> int:
-        """Waits until the command has run for all alerts; returns for how many it has not.
+        """Waits until all alerts are delivered; returns how many are not.
 
         Args:
             given_up: Called every 50 ms; when it returns True, waiting ends.
@@ -213,11 +201,48 @@ class Command:
                 waiting.all_tasks_done.wait(_POLL_SECS)
             return waiting.unfinished_tasks
 
+    @abc.abstractmethod
+    def _failure(self, transition: Transition) -> str | None:
+        """Delivers an alert; returns why it failed, or None."""
+
     def _run(self) -> None:
         while True:
             failure = self._failure(self._waiting.get())
-            self._failures.note(None if failure is None else f"{self._what} {failure}")
+            self._failures.note(None if failure is None else f"{self.what} {failure}")
             self._waiting.task_done()
+
+
+class Command(Delivery):
+    """Runs a command for each alert.
+
+    The command runs without a shell, with the alert in its environment, and as JSON on its standard
+    input.
+    """
+
+    def __init__(
+        self, command: str, complain: Complain, timeout: float = _EXEC_SECS, **queue: Any
+    ) -> None:
+        """Looks for the program, and starts the thread.
+
+        Args:
+            command: The program and its arguments, quoted as in a shell.
+            complain: As in `Delivery`.
+            timeout: How long the command may take, in seconds; it is killed then.
+            queue: As in `Delivery`.
+
+        Raises:
+            ArgumentError: There is no such program.
+        """
+        try:
+            self._arguments = shlex.split(command)
+        except ValueError as error:
+            expected = f"a program and arguments ({error})"
+            raise ArgumentError(three_part("the command", command, expected)) from error
+        if not self._arguments or shutil.which(self._arguments[0]) is None:
+            expected = "a program that can be run, and arguments; a shell's syntax needs `sh -c`"
+            raise ArgumentError(three_part("the command", command, expected))
+        self._timeout = timeout
+        super().__init__(f"the command {self._arguments[0]}", complain, **queue)
 
     def _failure(self, transition: Transition) -> str | None:
         """Runs the command; returns why it failed, or None."""
@@ -243,6 +268,64 @@ class Command:
             process.communicate()
             return f"{late} and was killed"
         return None if process.returncode == 0 else f"ended with {process.returncode}"
+
+
+class Notification(Delivery):
+    """Sends alerts through Apprise: to chats, by e-mail, and more.
+
+    Texts go out as plain text: names from records are no markup.
+    """
+
+    def __init__(self, url: str, complain: Complain, **queue: Any) -> None:
+        """Checks the URL, and starts the thread.
+
+        Args:
+            url: As Apprise has it, such as `lark://TOKEN`, or the file of a configuration of
+                Apprise, such as one with a URL in each line. Of a URL, only the scheme is shown.
+            complain: As in `Delivery`.
+            queue: As in `Delivery`.
+
+        Raises:
+            ArgumentError: Apprise knows no such URL.
+            ImportError: Apprise is not installed.
+        """
+        self._apprise = apprise = required("apprise", "`rec-summary watch --notify`", "notify")
+        # It would log parts of the URL by itself.
+        logger = logging.getLogger("apprise")
+        logger.propagate = False
+        logger.addHandler(logging.NullHandler())
+        self._service = apprise.Apprise()
+        scheme, separator, _ = url.partition("://")
+        if separator:
+            remember_address(url)
+            self._service.add(url)
+        else:
+            self._service.add(apprise.AppriseConfig(os.path.abspath(url)))
+            for service in self._service:
+                remember_address(service.url())
+        if not len(self._service):
+            expected = "a URL of Apprise, such as lark://TOKEN, or a file with such URLs"
+            received = verbatim(f"{scheme}://…" if separator else "no such file")
+            raise ArgumentError(three_part("the address of notifications", received, expected))
+        what = f"by {scheme}" if separator else f"to {printable(os.path.basename(url))}"
+        super().__init__(f"the notification {what}", complain, **queue)
+
+    def _failure(self, transition: Transition) -> str | None:
+        apprise, rule = self._apprise, transition.rule
+        kind = apprise.NotifyType.FAILURE if transition.firing else apprise.NotifyType.SUCCESS
+        title = printable(f"{_state(transition).upper()} {rule.title}: {transition.run}")
+        try:
+            with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:
+                done = self._service.notify(
+                    body=_sentence(transition),
+                    title=title,
+                    notify_type=kind,
+                    body_format=apprise.NotifyFormat.TEXT,
+                )
+                said = log.getvalue().strip().splitlines()
+        except Exception as error:  # noqa: BLE001  # a plug-in may raise anything
+            done, said = False, [f"{type(error).__name__}: {error}"]
+        return None if done else f"failed: {scrubbed(printable(said[-1])) if said else 'no reason'}"
 
 
 def _state(transition: Transition) -> str:

@@ -16,7 +16,7 @@ from rec_summary.series.lineage import NOTE, lineage_events, lineage_of
 from rec_summary.series.options import ExportOptions, Moment, Selection, Since
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import scalars_in_memory
-from rec_summary.series.slices import SliceHistory, histories
+from rec_summary.series.slices import SliceHistory, histories, numbers_without_curve
 from rec_summary.series.text import valid
 
 
@@ -77,6 +77,10 @@ def _scalars(run: Run, report: Report) -> Iterator[Scalars]:
         steps, last = np.unique(steps[::-1], return_index=True)
         rows = len(values) - 1 - last
         yield Scalars(tag, rank, steps, times[rows], values[rows])
+    quiet = numbers_without_curve(run, Selection(ExportOptions()), Report())
+    for (tag, rank), points in quiet.items():
+        steps_of, *rest = map(np.array, zip(*points, strict=True))
+        yield Scalars(tag, rank, steps_of, *rest)
 
 
 def _tags() -> str:

@@ -96,13 +96,15 @@ class _Sums(NamedTuple):
     tag: str
     after: int
     columns: list[slice_sums.SlicedSums]
+    numbers: dict[str, float]
 
     def with_next(self, later: _Sums) -> _Sums:
         columns = {(each.task, each.column): each for each in self.columns}
         for each in later.columns:
             key = each.task, each.column
             columns[key] = slice_sums.added([columns[key], each]) if key in columns else each
-        return later._replace(after=self.after, columns=list(columns.values()))
+        numbers = self.numbers | later.numbers
+        return later._replace(after=self.after, columns=list(columns.values()), numbers=numbers)
 
 
 class Thinner:
@@ -181,7 +183,8 @@ class Thinner:
                     with contextlib.suppress(ValueError):  # what is damaged stays as it is
                         columns = slice_sums.decode_sums(message)
                         place = (serial, step, record.wall_time)
-                        self._add_sums(_Sums(*place, value.tag, message.after, columns))
+                        numbers = slice_sums.decode_numbers(message)
+                        self._add_sums(_Sums(*place, value.tag, message.after, columns, numbers))
                         continue
                     stays.append(value.value.SerializeToString())
                 elif self._stays(value.kind, value.tag, step):
@@ -200,7 +203,7 @@ class Thinner:
         self._sums[sums.tag] = sums
 
     def _put_sums(self, sums: _Sums) -> None:
-        value = slice_sums.encode_interval(sums.tag, sums.after, sums.columns)
+        value = slice_sums.encode_interval(*sums[3:])
         self._put(_Other(sums.serial, sums.step, sums.wall_time, [value]), len(value))
 
     def _stays(self, kind: str, tag: str, step: int) -> bool:

@@ -147,8 +147,8 @@ def _read_state(values: MetricValues, group: str, name: str, state: State, detai
 
 def read_rows(
     values: MetricValues, table: str, norms: RowNorms, touched: Flags | None, detail: Detail
-) -> None:
-    """Adds the values of the sampled rows of a table.
+) -> dict[str, float]:
+    """Adds the values of the sampled rows of a table; returns some that have no curve, by tag.
 
     Args:
         values: The values to add to.
@@ -157,9 +157,13 @@ def read_rows(
         touched: Which of the rows were ever looked up; None if that is not known.
         detail: The detail of the report.
     """
-    for name, number in norms.report(touched).items():
-        if detail.full or name in ("dead_share", "relative_change"):
+    found = norms.report(touched)
+    for name, number in found.items():
+        if detail.full or name == "dead_share":
             values.put(f"table/{table}/{name}", number)
+    change = found.get("relative_change", math.nan)
+    known = not detail.full and math.isfinite(change)
+    return {f"{tags.PREFIX}table/{table}/relative_change": change} if known else {}
 
 
 def _read_ratings(values: MetricValues, window: str, state: RatingErrors, detail: Detail) -> None:

@@ -14,7 +14,15 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import Selection
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import recorded_values
-from rec_summary.values.slice_sums import KIND, SlicedSums, added, decode_sums, dense_orders
+from rec_summary.series.text import valid
+from rec_summary.values.slice_sums import (
+    KIND,
+    SlicedSums,
+    added,
+    decode_numbers,
+    decode_sums,
+    dense_orders,
+)
 
 Key = tuple[str, str]
 """A task and a column."""
@@ -107,6 +115,29 @@ def intervals(
         own = found.setdefault(value.run, _Intervals(most, 1 << 62 if total else 1))
         own.add(value.step, recorded.origin.wall_time, columns)
     return {name: own.ordered() for name, own in found.items()}
+
+
+def numbers_without_curve(
+    run: Run, selection: Selection, report: Report
+) -> dict[tuple[str, int], list[tuple[int, float, float]]]:
+    """Returns numbers that are recorded beside sums, by tag and rank.
+
+    Those of a number are steps, ascending, times in seconds since the epoch, and values. Of several
+    processes that have recorded as the same rank at the same time, the first counts.
+
+    Args:
+        run: The run.
+        selection: Which steps.
+        report: Takes what cannot be read.
+    """
+    found: dict[tuple[str, int], list[tuple[int, float, float]]] = {}
+    name = valid(run.name)
+    for value in recorded_values(run, [KIND], selection, report):
+        if value.run == name:
+            for tag, number in decode_numbers(value.recorded.value.slice_sums).items():
+                place = value.step, value.recorded.origin.wall_time
+                found.setdefault((tag, value.rank), []).append((*place, number))
+    return found
 
 
 class _Intervals:

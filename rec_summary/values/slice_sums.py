@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ _OF_ONES: Final = {
 
 _BRIEF: Final = [number for number, name in enumerate(FIELDS) if name not in _OF_ONES]
 _FULL: Final = [FIELDS.index(_OF_ONES.get(name, name)) for name in FIELDS]
+_NOTHING: Final[Mapping[str, float]] = MappingProxyType({})
 _MOST_VALUES: Final = 4097  # of a column: as many as `Slice.most` allows, and all others
 
 _ORDER: Final = 2 * CELLS  # cells of a value: those of non-clicks, and those of clicks
@@ -71,7 +73,9 @@ class SlicedSums(NamedTuple):
         return cls(task, column, several, sums.values, sums.sums, cells, flat[cells])
 
 
-def encode_sums(after: int, columns: Sequence[SlicedSums]) -> list[bytes]:
+def encode_sums(
+    after: int, columns: Sequence[SlicedSums], numbers: Mapping[str, float]
+) -> list[bytes]:
     """Returns the sums of an interval, and the orders, each as the bytes of a `Summary.Value`.
 
     They have tags of their own, because the last report of a run may be a second one at its step,
@@ -80,18 +84,31 @@ def encode_sums(after: int, columns: Sequence[SlicedSums]) -> list[bytes]:
     Args:
         after: The step of the report before.
         columns: The sums.
+        numbers: Numbers by tag that `why` needs, and that have no curve.
     """
     without = [each._replace(cells=None, weights=None) for each in columns if each.sums.any()]
     orders = [
         each._replace(sums=np.zeros_like(each.sums)) for each in columns if each.cells is not None
     ]
-    parts = ((_SUMS_TAG, without), (_ORDERS_TAG, orders))
-    return [encode_interval(tag, after, part) for tag, part in parts if part]
+    found = [encode_interval(_SUMS_TAG, after, without)] if without else []
+    if orders or numbers:
+        found.append(encode_interval(_ORDERS_TAG, after, orders, numbers))
+    return found
 
 
-def encode_interval(tag: str, after: int, columns: Iterable[SlicedSums]) -> bytes:
+def encode_interval(
+    tag: str, after: int, columns: Sequence[SlicedSums], numbers: Mapping[str, float] = _NOTHING
+) -> bytes:
     """Returns sums as the bytes of a `Summary.Value`; its arguments are as of `encode_sums`."""
-    return encode_value(tag, KIND, _SUMS(after=after, columns=list(map(_encoded, columns))))
+    content = _SUMS(after=after, columns=list(map(_encoded, columns)), tags=list(numbers))
+    if numbers:
+        content += _SUMS(numbers=np.array(list(numbers.values()), "<f8").tobytes())
+    return encode_value(tag, KIND, content)
+
+
+def decode_numbers(message: SliceSums) -> dict[str, float]:
+    """Returns the numbers by tag; only the first ones if there are not as many as tags."""
+    return dict(zip(message.tags, message.numbers, strict=False))
 
 
 def decode_sums(message: SliceSums) -> list[SlicedSums]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import io
@@ -23,6 +24,8 @@ from rich.console import Console
 from rec_summary.alerts.delivery import (
     AlertLog,
     Command,
+    Delivery,
+    Notification,
     as_json,
     as_text,
     environment,
@@ -30,6 +33,7 @@ from rec_summary.alerts.delivery import (
 from rec_summary.alerts.rules import parse
 from rec_summary.alerts.states import Transition
 from rec_summary.errors import ArgumentError
+from tests.support.receiver import Receiver, direct  # noqa: F401  # a fixture
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 
@@ -179,7 +183,7 @@ def received(script: Path) -> list[Any]:
     return [json.loads(line) for line in (script.parent / "alerts").read_text().splitlines()]
 
 
-def run_for(command: Command, *transitions: Transition) -> None:
+def run_for(command: Delivery, *transitions: Transition) -> None:
     for each in transitions:
         command.queue(each)
     assert command.wait() == 0
@@ -334,3 +338,50 @@ def test_no_alert_is_dropped_if_queueing_may_wait_until_it_is_stopped(
     for step in (5, 6, 7, 8):
         command.queue(began(step))
     assert reports == ["the command sh is too slow: alerts are dropped"]
+
+
+@pytest.mark.usefixtures("direct")
+def test_a_notification_has_a_title_and_the_sentence() -> None:
+    reports = list[str]()
+    with contextlib.closing(Receiver()) as receiver:
+        sending = Notification(f"json://{receiver.address}/", reports.append)
+        run_for(sending, began(run="<b>*a*</b>\n@all"), transition(firing=False))
+    assert reports == []
+    first, last = receiver.received
+    reason = "loss/auto = nan at step 3"
+    assert first["title"] == r"FIRING hot: <b>*a*</b>\n@all"
+    assert first["message"] == rf"firing: <b>*a*</b>\n@all: hot (loss > 1 for 5m): {reason}"
+    assert (first["type"], last["type"]) == ("failure", "success")
+    assert last["title"] == "RESOLVED loss > 1: run"
+
+
+@pytest.mark.usefixtures("direct")
+def test_a_notification_that_fails_is_reported_once_without_its_credentials(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    reports = list[str]()
+    with contextlib.closing(Receiver(500, 500, 200, 404)) as receiver:
+        url = f"json://bot:pass-1234@{receiver.address}/hook/token-5678"
+        sending = Notification(url, reports.append)
+        run_for(sending, *map(began, (1, 2, 3, 4)))
+        assert len(receiver.received) == 4
+        (tmp_path / "services.txt").write_text(f"# whom to tell\n{url}\n")
+        run_for(Notification(str(tmp_path / "services.txt"), reports.append), began())
+        assert len(receiver.received) == 5
+    run_for(sending, began(), began())  # it is gone
+    assert [report.split(": ")[0] for report in reports] == ["the notification by json failed"] * 2
+    assert "500" in reports[0]
+    with pytest.raises(ArgumentError) as mistake:
+        Notification("slack://token-5678/short", reports.append)
+    assert "Received: slack://…. Expected: a URL of Apprise" in str(mistake.value)
+    out, err = capfd.readouterr()
+    for text in (*reports, str(mistake.value), out, err):
+        assert "pass-1234" not in text
+        assert "token-5678" not in text
+
+
+@pytest.mark.usefixtures("direct")
+@pytest.mark.parametrize("url", ["", "nothing-such", "no-such-scheme://x", "lark://"])
+def test_an_address_that_apprise_does_not_know_is_a_mistake(url: str) -> None:
+    with pytest.raises(ArgumentError, match="the address of notifications is invalid"):
+        Notification(url, lambda report: None)

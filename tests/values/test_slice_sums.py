@@ -12,6 +12,7 @@ from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS, ColumnSums
 from rec_summary.values.slice_sums import (
     SlicedSums,
     added,
+    decode_numbers,
     decode_sums,
     dense_orders,
     encode_interval,
@@ -53,14 +54,15 @@ def test_what_is_encoded_is_decoded(seed: int, size: int, weighted: bool, orders
 
 def test_sums_and_orders_have_tags_of_their_own() -> None:
     part = column(0, ["a", "b"])
-    values = [Summary.Value.FromString(data) for data in encode_sums(3, [part])]
+    values = [Summary.Value.FromString(data) for data in encode_sums(3, [part], {"a": 0.5})]
     assert [value.tag for value in values] == ["recommender/sums", "recommender/orders"]
     assert [value.slice_sums.after for value in values] == [3, 3]
+    assert [decode_numbers(value.slice_sums) for value in values] == [{}, {"a": 0.5}]
     both = added([each for value in values for each in decode_sums(value.slice_sums)])
     np.testing.assert_array_equal(both.sums, part.sums)
     np.testing.assert_array_equal(dense_orders(both), dense_orders(part))
     nothing = SlicedSums(*part[:4], np.zeros_like(part.sums), *part[5:])
-    (only,) = (Summary.Value.FromString(data) for data in encode_sums(3, [nothing]))
+    (only,) = (Summary.Value.FromString(data) for data in encode_sums(3, [nothing], {}))
     assert only.tag == "recommender/orders"
 
 
@@ -138,3 +140,8 @@ def broken(change: str) -> SliceSums:
 def test_damaged_sums_are_an_error(change: str) -> None:
     with pytest.raises(ValueError, match=r"(?s)is invalid\. Received: .* Expected: "):
         decode_sums(broken(change))
+
+
+def test_numbers_without_tags_are_none() -> None:
+    assert decode_numbers(SliceSums(tags=["a", "b"], numbers=[1.0])) == {"a": 1.0}
+    assert decode_numbers(SliceSums(numbers=[1.0])) == {}

@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rec_summary.cli import options, terminal
@@ -24,7 +24,7 @@ from rec_summary.cli.text import count_of
 if TYPE_CHECKING:
     import threading
 
-    from rec_summary.alerts.delivery import Command
+    from rec_summary.alerts.delivery import Delivery
     from rec_summary.alerts.last_values import WatchReport
     from rec_summary.alerts.rules import Rule
     from rec_summary.alerts.states import Transition
@@ -35,6 +35,7 @@ Examples:
   rec-summary watch records --rule '*/calibration/last_* > 1.1 for 5m'
   rec-summary watch records --rule stall --rule 'loss rises 20% within 1h'
   rec-summary watch records --rules alerts.txt --exec ./page-me
+  rec-summary watch records --notify lark://TOKEN
   rec-summary watch records --once || echo 'something is wrong'
 
 \b
@@ -76,6 +77,12 @@ _complain: Final = functools.partial(terminal.complain, "watch")
     "its environment, and with the alert as JSON on its standard input. It may take 60 seconds.",
     into="command",
 )
+@options.option(
+    "--notify URL",
+    "Send alerts to URL, as Apprise has it: a chat, such as lark://TOKEN, e-mail and many more; or "
+    "to the URLs in a file. May be given several times.",
+    multiple=True,
+)
 @options.interval
 def watch(
     source: str,
@@ -89,13 +96,15 @@ def watch(
     interval: float,
     log: str | None,
     command: str | None,
+    notify: Sequence[str],
 ) -> int:
     """Raise alerts from records while they are written.
 
     SRC is a record directory or a tree of them; it need not exist yet. Each alert is
-    reported when it begins and when it is over. Nothing is sent over a network. Ctrl-C ends it.
+    reported when it begins and when it is over. Only --notify sends it over a network. Ctrl-C ends
+    it.
     """
-    from rec_summary.alerts.delivery import AlertLog
+    from rec_summary.alerts.delivery import AlertLog, Command, Notification
     from rec_summary.alerts.rules import gather
     from rec_summary.alerts.states import Transition
     from rec_summary.alerts.watching import EVERYTHING
@@ -119,9 +128,11 @@ def watch(
         if log is not None:
             file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
             sinks.append(file.write)
+        waits = stop if once else None  # no alert is dropped
+        deliveries: list[Delivery] = [Notification(url, _complain, stop=waits) for url in notify]
         if command is not None:
-            runner = stack.enter_context(_running(command, stop if once else None))
-            sinks.append(runner.queue)
+            deliveries.append(Command(command, _complain, stop=waits))
+        sinks += [delivery.queue for delivery in deliveries]
         if not once:
             names = ", ".join(rule.title for rule in gathered)
             terminal.hint(f"Watching {source} for: {names}; Ctrl-C to stop.")
@@ -143,6 +154,7 @@ def watch(
                     name_unmatched("watch", news, " yet")
             _name_tags(news, named)
             report = news
+        _finish(deliveries, waits)
         if once and stop.is_set():
             return INTERRUPTED
     assert report is not None
@@ -170,22 +182,13 @@ def _name_tags(report: WatchReport, named: set[Rule]) -> None:
             )
 
 
-@contextlib.contextmanager
-def _running(command: str, stop: threading.Event | None) -> Iterator[Command]:
-    """Gives what runs a command for each alert; waits for it at the end.
-
-    Args:
-        command: The program and its arguments.
-        stop: With `--once`: no alert is dropped, and it waits for all until this is set.
-    """
-    from rec_summary.alerts.delivery import Command
-
-    runner = Command(command, _complain, stop=stop)
-    yield runner
+def _finish(deliveries: Sequence[Delivery], stop: threading.Event | None) -> None:
+    """Waits for deliveries: with `--once` until all are done or `stop` is set."""
     end = time.monotonic() + _PATIENCE_SECS
-    left = runner.wait(stop.is_set if stop is not None else lambda: time.monotonic() >= end)
-    if left:
-        _complain(f"the command did not run for {count_of(left, 'alert')}")
+    for delivery in deliveries:
+        left = delivery.wait(stop.is_set if stop else lambda: time.monotonic() >= end)
+        if left:
+            _complain(f"{delivery.what} did not get {count_of(left, 'alert')}")
 
 
 def _print(transition: Transition, stop: threading.Event) -> None:

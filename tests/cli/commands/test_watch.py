@@ -19,6 +19,7 @@ import pytest
 
 from rec_summary._pb import lineage_pb2
 from tests.support.command import HEAVY, PROGRAM, flat, python, run
+from tests.support.receiver import Receiver, direct  # noqa: F401  # a fixture
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
 
@@ -314,3 +315,37 @@ def test_nothing_listens_and_nothing_is_sent_unless_asked(
     process = psutil.Process(watch.process.pid)
     assert process.net_connections() == []
     assert watch.end() == 0
+
+
+@pytest.mark.usefixtures("direct")
+def test_notifications_are_sent_and_their_address_is_never_shown(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_segment(tmp_path / "r" / name, event(1, scalar("loss", float("nan"))))
+    with contextlib.closing(Receiver(500, 500)) as receiver:
+        url = f"json://bot:pass-1234@{receiver.address}/token-5678"
+        failed = run("watch", tmp_path / "r", "--once", "--notify", url)
+        assert len(receiver.received) == 2
+        (tmp_path / "services").write_text(url)
+        sent = run("watch", tmp_path / "r", "--once", "--notify", tmp_path / "services")
+        assert [each["title"] for each in receiver.received[2:]] == [
+            *("FIRING nan-loss: a", "FIRING nan-loss: b")
+        ]
+    wrong = run("watch", tmp_path / "r", "--once", "--notify", "slack://token-5678/x", "--debug")
+    assert (failed.returncode, sent.returncode, wrong.returncode) == (1, 1, 2)
+    assert failed.stderr.count("the notification by json failed") == 1
+    assert sent.stderr == ""
+    assert "Received: slack://…" in flat(wrong.stderr)
+    for done in (failed, sent, wrong):
+        assert "pass-1234" not in done.stdout + done.stderr
+        assert "token-5678" not in done.stdout + done.stderr
+
+
+def test_without_apprise_it_says_what_to_install(tmp_path: Path) -> None:
+    write_segment(tmp_path, event(1, scalar("loss", 1)))
+    code = (
+        "import sys; sys.modules['apprise'] = None; from rec_summary.cli import main; "
+        "sys.exit(main(['watch', sys.argv[1], '--once', '--notify', 'lark://x']))"
+    )
+    done = python(code, tmp_path)
+    assert done.returncode == 3
+    assert "pip install 'rec_summary[notify]'" in flat(done.stderr)

@@ -38,7 +38,7 @@ _FIRST, _LAST = 22, 38  # the reports between which something breaks
 _LATE_REPORTS: Final = 5  # after which a delayed conversion comes
 _REPORT_SECONDS: Final = 600.0  # between two reports, for those who click
 _TEMPO: Final = 0.03  # seconds of a step: as if a device did it, whatever else the machine does
-_SLOW: Final = 2 * _TEMPO  # more, of a slow rank
+_SLOW: Final = 2.0  # times as long more, of a slow rank
 _SHOWN: Final = ("conversion", "user", "item", "category", "device", "channel", "age", "price")
 _TABLES: Final = {"user": world.USERS, "item": world.ITEMS, "category": world.CATEGORIES + 1}
 
@@ -269,7 +269,6 @@ def train(
     """Trains on a stream and records it; returns the troubles of the record."""
     options, model = metrics(seed), TwoHeads()
     stream, is_masked = Stream(broken, seed, rank), options.tasks["cvr"].mask is not None
-    slow = _SLOW if rank == broken.slow else 0.0
     tables = {
         name: EmbeddingTable(functools.partial(model.table, name), size)
         for name, size in _TABLES.items()
@@ -281,14 +280,19 @@ def train(
         tables=tables,
     ) as record:
 
+        def rest(step: int, *, waits: bool) -> None:
+            if rank == broken.slow and waits == broken.waits and broken.is_on(step):
+                time.sleep(_SLOW * seconds)
+
         def batches() -> Iterator[tuple[int, Batch]]:
             for step in range(1, reports * REPORT_STEPS + 1):
-                time.sleep(slow if broken.waits and broken.is_on(step) else 0.0)
+                rest(step, waits=True)
                 yield step, stream.batch(step)
+
+        seconds = _TEMPO  # of the last step
 
         for step, batch in record.batches(batches()):
             begun = time.perf_counter()
-            seconds = _TEMPO + (slow if not broken.waits and broken.is_on(step) else 0.0)
             model.frozen = broken.frozen if broken.is_on(step) else ()
             is_second = batch["clicked"] if is_masked else np.ones_like(batch["clicked"])
             labels = np.stack([batch["click"], batch["conversion"]], 1)
@@ -308,7 +312,9 @@ def train(
             record.observe(**columns, **({"clicked": is_second} if is_masked else {}))
             record.add_value("scalar", "loss", loss)
             record.add_value("scalar", "learning_rate", model.rate)
-            time.sleep(max(begun + seconds - time.perf_counter(), 0.0))
+            time.sleep(max(begun + _TEMPO - time.perf_counter(), 0.0))
+            seconds = time.perf_counter() - begun
+            rest(step, waits=False)
             record.record(step)
             if step % REPORT_STEPS == 0:
                 record.flush()  # so that no batch is left out, however slow the machine is

@@ -129,8 +129,7 @@ class Aggregator:
         states = self._states
         detail = metrics.detail(curves=request.detailed)
         values = read(states, detail, metrics.attempt_report)
-        if request.rows:
-            metrics.read_rows(values, detail)
+        quiet = metrics.read_rows(values, detail) if request.rows else {}
         metrics.check_values(values)
         metrics.mark_lost(values)
         values.put_all(self._host.report() if self._host is not None else {}, detail)
@@ -148,8 +147,8 @@ class Aggregator:
         self._last_scalars = set(values.scalars)
         encoded = recommender_values(**vars(values))
         sums = metrics.end_sums(detailed=request.detailed)
+        encoded += encode_sums(self._summed, sums, quiet)
         if sums:
-            encoded += encode_sums(self._summed, sums)
             self._summed = request.step
         if request.detailed and self._is_merged:
             with self._troubles.attempt("recommender metrics: merging"):

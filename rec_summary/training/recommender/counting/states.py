@@ -221,13 +221,15 @@ class RankMetrics:
         sampled = {name for name, table in self._tables.items() if ROWS in table.states}
         return report.Detail(curves, self._options.detail, sampled=sampled)
 
-    def read_rows(self, into: report.MetricValues, detail: report.Detail) -> None:
-        """Adds the values of the sampled rows."""
+    def read_rows(self, into: report.MetricValues, detail: report.Detail) -> dict[str, float]:
+        """Adds the values of the sampled rows; returns some that have no curve, by tag."""
+        quiet: dict[str, float] = {}
         for name, table in self._tables.items():
             norms = table.states.get(ROWS)
             if norms is not None:
                 touched = table.states[tags.TABLE].touched.touched(norms.rows)
-                report.read_rows(into, name, norms, touched, detail)
+                quiet |= report.read_rows(into, name, norms, touched, detail)
+        return quiet
 
     def check_values(self, values: report.MetricValues) -> None:
         """Reports the tasks whose AUC may have a large error."""
