@@ -31,6 +31,7 @@ _QUANTILE: Final = (
 )
 _NORMAL: Final = 0.5244  # this quantile by chance
 _BACK: Final = 0.25  # of a change: what may be left of it when it is over
+_TREND: Final = 0.25  # of a change: what its past may have moved in the same way
 _PARTLY: Final = 2.5  # z of one report before the likeliest onset, that is then the onset
 _LIKELY: Final = 6.0  # the fall of z² within the interval of an onset
 
@@ -175,7 +176,13 @@ class Scan:
 
 
 def scan(
-    compare: Compare, reports: int, start: int, span: range | None = None, shortest: int = 1
+    compare: Compare,
+    reports: int,
+    start: int,
+    span: range | None = None,
+    shortest: int = 1,
+    *,
+    steady: bool = False,
 ) -> Scan:
     """Compares each row of reports of some series with those before it.
 
@@ -185,6 +192,8 @@ def scan(
         start: The first one behind the warm-up.
         span: Only changes at these reports are looked for; None for all.
         shortest: The fewest reports that are compared.
+        steady: Whether the past must not have moved in the same way: what falls or rises by itself,
+            such as the share of new users, is no finding.
     """
     places, count, length, least = [], 0, shortest, np.ones(1)
     span = range(reports) if span is None else span
@@ -196,6 +205,12 @@ def scan(
         begin = np.maximum(middle - max(_PAST, 2 * length), start)
         end = middle + length
         change = compare(begin, middle, middle, end)
+        if steady:
+            half = (begin + middle + 1) // 2
+            before = compare(begin, half, half, middle).delta
+            with np.errstate(all="ignore"):
+                is_trend = before / change.delta > _TREND
+            change = change._replace(is_bad=change.is_bad & ~is_trend)
         z = _z(change)
         least = np.maximum(least, _excess(z, (reports - start) / length))
         within = ((middle >= span.start) & (middle < span.stop))[:, None]

@@ -291,7 +291,8 @@ def _scan_task(
                 of_values = found == MIX and OTHER in history.values
                 wholes = sums.whole_of_values(*totals) if of_values else totals[1]
                 compare = sums.comparing(statistic, totals[0], wholes)
-                comparisons = _scan(compare, history.steps, warm, since, at)
+                steady = found in (MIX, RATE)
+                comparisons = _scan(compare, history.steps, warm, since, at, steady=steady)
                 yield _Scanned(found, name, comparisons, history.steps, history, aligned)
         if metric in (None, "auc") and len(history.order_steps):
             comparisons = _scan(
@@ -325,7 +326,7 @@ def _scan_scalars(
     for each in scalars.watched(series, reports, times):
         start = max(warm, int(each.steps[len(each.steps) // _WARM])) if len(each.steps) else 0
         compare = scalars.comparing(each, examples)
-        comparisons = _scan(compare, each.steps, start, since, at, each.kind.shortest)
+        comparisons = _scan(compare, each.steps, start, since, at, each.kind.shortest, steady=True)
         yield _Scanned(each.kind.kind, each.metric, comparisons, each.steps, watched=each)
 
 
@@ -336,6 +337,8 @@ def _scan(
     since: float | None,
     at: int | None,
     shortest: int = 1,
+    *,
+    steady: bool = False,
 ) -> Scan:
     count = len(steps)
     first = 0 if since is None else int(np.searchsorted(steps, since))
@@ -343,7 +346,8 @@ def _scan(
     if at is not None:
         near = int(np.searchsorted(steps, at))
         span = range(max(near - _NEAR, first), near + _NEAR + 1)
-    return scan(compare, count, int(np.searchsorted(steps, warm)), span, shortest)
+    start = int(np.searchsorted(steps, warm))
+    return scan(compare, count, start, span, shortest, steady=steady)
 
 
 def _width(scanned: _Scanned) -> int:

@@ -116,6 +116,16 @@ def test_one_report_is_not_enough_where_more_are_asked_for() -> None:
     assert found(scan(comparing(values, 0.4), REPORTS, 0, shortest=2), 20) == []
 
 
+def test_what_falls_by_itself_is_no_change_of_a_steady_series() -> None:
+    values = noise(10) / 20
+    values[:, 5] += 6 * np.exp(-np.arange(REPORTS) / 4)
+    values[30:, 6] += 1
+    rising = comparing(-values, 0.05)
+    assert 5 in found(scan(rising, REPORTS, 0), 20)
+    assert found(scan(rising, REPORTS, 0, steady=True), 20) == []
+    assert found(scan(comparing(values, 0.05), REPORTS, 0, steady=True), 20) == [6]
+
+
 def test_few_reports_are_nothing() -> None:
     for reports in range(6):
         assert scan(comparing(noise(1, 3, 10)), reports, 0).onset(0, 0.1) is None or reports > 3

@@ -39,6 +39,13 @@ def late(step: int, batch: Batch, random: np.random.Generator) -> None:
         batch["ctr"][random.random(len(batch["ctr"])) < 0.6] = 0
 
 
+def twice(step: int, batch: Batch, random: np.random.Generator) -> None:
+    """Labels of DE are drawn by chance, and some clicks on a device are lost."""
+    by_chance(step, batch, random)
+    if step > BREAK:
+        batch["ctr"][(batch["device"] == 1) & (random.random(len(batch["ctr"])) < 0.4)] = 0
+
+
 def nothing(step: int, batch: Batch, random: np.random.Generator) -> None:
     """Breaks nothing."""
 
@@ -84,6 +91,13 @@ def test_a_fault_of_all_slices_is_one_of_the_task() -> None:
     found = first_of(answer)
     assert (found.kind, found.task, found.name) == ("task", "ctr", "")
     assert all(other.also for other in answer.findings[1:] if other.kind == "slice")
+
+
+def test_two_faults_of_two_columns_are_two_findings() -> None:
+    answer = why(stream(twice))
+    first_of(answer)
+    names = {found.name for found in answer.findings if not found.also}
+    assert names >= {"country=DE", "device=d1"}
 
 
 def test_traffic_that_shifts_is_no_loss_of_quality() -> None:
@@ -148,6 +162,20 @@ def test_a_feature_alone_is_a_finding() -> None:
     answer = why(stream(), [moved("recommender/feature/age/missing_share", 0.4, level=0)])
     assert [found.name for found in answer.findings] == ["age"]
     assert first_of(answer).step == 512
+
+
+def test_throughput_alone_says_nothing() -> None:
+    series = moved("recommender/throughput/samples_per_second", 0.3)
+    assert why(stream(), [series]).findings == ()
+    assert why([], [series]).findings == ()
+
+
+def test_a_table_that_stopped_had_stopped_in_the_report_before() -> None:
+    steps = np.arange(1, 25) * 100
+    values = np.where(steps > 1600, 0.0, 0.2)  # it changed for the last time after step 1500
+    series = Scalars("recommender/table/item/relative_change", 0, steps, steps * 1.0, values)
+    found = why([], [series]).findings[0]
+    assert (found.name, found.low, found.step, found.high) == ("item", 1500, 1550, 1600)
 
 
 def test_scalars_alone_have_an_answer() -> None:

@@ -27,7 +27,7 @@ def write_histories(
             for each in histories
         ]
         values = [scalar(tag, float(numbers[report])) for tag, numbers in (scalars or {}).items()]
-        for encoded in encode_sums(step, columns):
+        for encoded in encode_sums(step, columns, {}):
             values.append(summary_pb2.Summary.Value.FromString(encoded))
         events.append(event(step, *values))
     write_segment(directory, *others, *events)
