@@ -46,7 +46,8 @@ def judged(kind: str, seed: int, broken: Break, answer: Mapping[str, Any]) -> Ve
         return Verdict(kind, seed, not findings, True, f"nothing is broken: {seen}")
     step = begin.get("step")
     is_in_time = step is not None and abs(step - broken.step) <= _ONSET_STEPS
-    seen = f"{' and '.join(broken.names)} from step {broken.step}: from {step}, {seen}"
+    names = " and ".join(broken.names if broken.all_names else broken.names[-1:])
+    seen = f"{names} from step {broken.step}: from {step}, {seen}"
     return Verdict(kind, seed, _is_right(broken, findings), is_in_time, seen)
 
 

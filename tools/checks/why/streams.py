@@ -139,7 +139,7 @@ def _of_feature(value: float, share: float, draw: Draw) -> Break:
 
 
 def _slow(draw: Draw) -> Break:
-    return Break(draw.step, ("rank 1", "rank_1", "rank=1", "1"), slow=1, waits=draw.is_even)
+    return Break(draw.step, ("1",), slow=1, waits=draw.is_even)
 
 
 def _mix(draw: Draw) -> Break:
