@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -160,6 +160,14 @@ def added(parts: Sequence[SlicedSums]) -> SlicedSums:
     weights = np.zeros(len(cells))
     np.add.at(weights, places, np.concatenate([weight for _, weight in orders]))
     return SlicedSums(first.task, first.column, several, values, sums, cells, weights)
+
+
+def joined(columns: Iterable[SlicedSums]) -> list[SlicedSums]:
+    """Returns the sums of each task and column, those that are there several times added up."""
+    by_key: dict[tuple[str, str], list[SlicedSums]] = {}
+    for each in columns:
+        by_key.setdefault((each.task, each.column), []).append(each)
+    return [added(parts) if len(parts) > 1 else parts[0] for parts in by_key.values()]
 
 
 def _encoded(column: SlicedSums) -> bytes:
