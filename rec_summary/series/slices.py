@@ -142,7 +142,7 @@ def numbers_without_curve(
             for tag, number in decode_numbers(value.recorded.value.slice_sums).items():
                 place = value.step, value.recorded.origin.wall_time
                 found.setdefault((tag, value.rank), []).append((*place, number))
-    return found
+    return {key: sorted(points, key=lambda point: point[0]) for key, points in found.items()}
 
 
 class _Intervals:

@@ -196,6 +196,8 @@ def _decoded(column: SliceSums.Column) -> SlicedSums:
     if len(values) > _MOST_VALUES or len(set(values)) < len(values):
         received = verbatim(f"{len(values):,} values, {len(set(values)):,} of them different")
         raise ValueError(three_part(what, received, f"at most {_MOST_VALUES:,} different ones"))
+    if not column.column and values != [""]:
+        raise ValueError(three_part(what, values, "the empty value of a whole task"))
     arrays = {part.name: read_array(part) for part in column.arrays}
     sums = np.zeros((len(values), len(FIELDS)))
     if "sums" in arrays:

@@ -113,3 +113,19 @@ def test_the_rule_is_built_in_and_takes_a_time() -> None:
     with pytest.raises(ValueError, match="`within`"):
         read_rule("quality changes")
     assert read_rule("quality > 1").condition.tag.matches("quality")  # type: ignore[union-attr]
+
+
+def test_a_run_that_cannot_be_judged_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = record_all(tmp_path, lost=0.7, reports=2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise IndexError("out of bounds")
+
+    monkeypatch.setattr("rec_summary.alerts.quality.why_of", fail)
+    report = Report()
+    assert damage_of(run, 0.0, report) is None
+    assert [problem.text for problem in report.problems] == [
+        "its quality is not judged: out of bounds"
+    ]
