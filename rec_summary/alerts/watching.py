@@ -362,9 +362,9 @@ class WatchedRun:
             # MindSpore's collector writes this record at the end of a training, without a state.
             state = batch.event.train_lineage
             over = not state.HasField("run_state") or state.run_state.status in _OVER
+            scalars = self._troubles(rank, batch) if len(times) else _NOTHING
             if over:
                 times = batch.wall_times  # an end counts, whenever it was
-            scalars = self._troubles(rank, batch) if len(times) else _NOTHING
             return NewData(rank, times, None, scalars, over, state.run_state)
         if batch.kind != SUMMARY or not batch.count:
             return NewData(rank, times, None, _NOTHING)
