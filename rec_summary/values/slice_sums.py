@@ -139,7 +139,7 @@ def added(parts: Sequence[SlicedSums]) -> SlicedSums:
     orders: list[tuple[Integers, Floats]] = []
     for part in parts:
         rows = np.array([row_of[value] for value in part.values], np.intp)
-        np.add.at(sums, rows, part.sums)
+        sums[rows] += part.sums  # a part has a value once
         if part.cells is not None and part.weights is not None:
             at, cell = np.divmod(part.cells, _ORDER)
             orders.append((rows[at] * _ORDER + cell, part.weights))
@@ -157,8 +157,7 @@ def added(parts: Sequence[SlicedSums]) -> SlicedSums:
     if not orders:
         return SlicedSums(first.task, first.column, several, values, sums, None, None)
     cells, places = np.unique(np.concatenate([at for at, _ in orders]), return_inverse=True)
-    weights = np.zeros(len(cells))
-    np.add.at(weights, places, np.concatenate([weight for _, weight in orders]))
+    weights = np.bincount(places, np.concatenate([weight for _, weight in orders]), len(cells))
     return SlicedSums(first.task, first.column, several, values, sums, cells, weights)
 
 
