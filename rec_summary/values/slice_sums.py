@@ -157,7 +157,8 @@ def added(parts: Sequence[SlicedSums]) -> SlicedSums:
     if not orders:
         return SlicedSums(first.task, first.column, several, values, sums, None, None)
     cells, places = np.unique(np.concatenate([at for at, _ in orders]), return_inverse=True)
-    weights = np.bincount(places, np.concatenate([weight for _, weight in orders]), len(cells))
+    counts = np.concatenate([weight for _, weight in orders])
+    weights = np.bincount(places, counts, len(cells)).astype(np.float64)
     return SlicedSums(first.task, first.column, several, values, sums, cells, weights)
 
 
