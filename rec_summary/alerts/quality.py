@@ -6,7 +6,6 @@ from rec_summary.alerts.states import Damage
 from rec_summary.answers.reading import why_of
 from rec_summary.answers.text import lines
 from rec_summary.answers.why import SLICE, TASK, Finding
-from rec_summary.errors import RecSummaryError
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.metrics.tags import SLICE as SLICE_TAG
 from rec_summary.records.reading.runs import Run
@@ -27,7 +26,7 @@ def damage_of(run: Run, since: float, report: Report) -> Damage | None:
     """
     try:
         answer = why_of(run, Report(), since=Since(wall_time=since))
-    except (OSError, RecSummaryError, ArithmeticError, MemoryError) as error:
+    except Exception as error:  # noqa: BLE001  # one run must not end the watch of all others
         report.problem(run.path, 0, f"its quality is not judged: {reason(error)}")
         return None
     lost = [each for each in answer.findings if each.kind in (SLICE, TASK)]

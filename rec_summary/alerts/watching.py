@@ -99,7 +99,7 @@ def watch(
     patience = 0.0 if once else patience
     poller = RunPoller(os.fspath(source)) if poller is None else poller
     watcher = _Watcher(poller, rules, since, runs, stop, patience, values, clock)
-    for transition in watcher.catch_up(past=history):
+    for transition in watcher.catch_up(past=history, once=once):
         if history:
             yield transition
     yield from watcher.new_problems()
@@ -154,13 +154,13 @@ class _Watcher:
         """Returns the real time, which neither jumps nor passes while the machine is suspended."""
         return self._clock.monotonic() + self._offset
 
-    def catch_up(self, *, past: bool) -> Iterator[Transition]:
+    def catch_up(self, *, past: bool, once: bool) -> Iterator[Transition]:
         """Judges what is there; its silence counts from the times of the records."""
         yield from self._read(old=True, past=past)
         while not self._stop.is_set() and self._is_late:
             yield from self._read(past=past)
         self._changed = {} if self._skips else self._changed
-        yield from self._judge_quality(all_of_them=True)
+        yield from self._judge_quality(all_of_them=once)
         yield from self._tick()
 
     def poll(self) -> Iterator[Transition]:
@@ -223,9 +223,10 @@ class _Watcher:
         self._is_late, self._took = took > _LONG_SECS and not is_usual, took
 
     def _judge_quality(self, *, all_of_them: bool = False) -> Iterator[Transition]:
-        """Asks runs with new sums by slice what quality they have lost; at the start, all.
+        """Asks runs with new sums by slice what quality they have lost.
 
-        Later on, it takes a tenth of the time at most: one run after the other has its turn.
+        Unless it asks all, it takes a tenth of the time at most: one run after the other has its
+        turn.
         """
         for path, run in list(self._changed.items()):
             begun = self._clock.monotonic()
@@ -362,9 +363,9 @@ class WatchedRun:
             # MindSpore's collector writes this record at the end of a training, without a state.
             state = batch.event.train_lineage
             over = not state.HasField("run_state") or state.run_state.status in _OVER
+            scalars = self._troubles(rank, batch) if len(times) else _NOTHING
             if over:
                 times = batch.wall_times  # an end counts, whenever it was
-            scalars = self._troubles(rank, batch) if len(times) else _NOTHING
             return NewData(rank, times, None, scalars, over, state.run_state)
         if batch.kind != SUMMARY or not batch.count:
             return NewData(rank, times, None, _NOTHING)

@@ -99,12 +99,9 @@ class _Sums(NamedTuple):
     numbers: dict[str, float]
 
     def with_next(self, later: _Sums) -> _Sums:
-        columns = {(each.task, each.column): each for each in self.columns}
-        for each in later.columns:
-            key = each.task, each.column
-            columns[key] = slice_sums.added([columns[key], each]) if key in columns else each
+        columns = slice_sums.joined([*self.columns, *later.columns])
         numbers = self.numbers | later.numbers
-        return later._replace(after=self.after, columns=list(columns.values()), numbers=numbers)
+        return later._replace(after=self.after, columns=columns, numbers=numbers)
 
 
 class Thinner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from rec_summary.arrays import Floats, Integers
 from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS, areas
+from rec_summary.metrics.quality.slices import OTHER
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import Selection
 from rec_summary.series.report import Report
@@ -22,6 +24,7 @@ from rec_summary.values.slice_sums import (
     decode_numbers,
     decode_sums,
     dense_orders,
+    joined,
 )
 
 Key = tuple[str, str]
@@ -36,6 +39,8 @@ SLICE_COLUMNS: Final[Mapping[str, str]] = {
 """The columns of a table of slices and their types. Examples, weight, clicks, predicted clicks and
 loss are sums over the examples since the report before."""
 
+_MOST_NUMBERS: Final = 1 << 25  # of the sums of a history, and of its orders
+_AT_ONCE: Final = 64  # reports whose sums are added up together
 _MOST_ORDERS: Final = 64  # intervals with orders in a history: each has an array for each column
 
 
@@ -63,8 +68,8 @@ class SliceHistory:
         is_partition: Whether each example has one value.
         steps: The steps of the reports, ascending, (t,).
         wall_times: When they were recorded, in seconds since the epoch, (t,).
-        values: The values; `other` has all that are not counted on their own, `missing` the
-            examples without a value.
+        values: The values; `other` has all that are not counted on their own, and the rarest ones
+            of a column with many over time; `missing` the examples without a value.
         sums: The sums of `metrics.quality.slice_sums.FIELDS`, 0 where a value has no example,
             (t, v, fields).
         order_steps: The steps of reports with orders, (d,).
@@ -137,7 +142,7 @@ def numbers_without_curve(
             for tag, number in decode_numbers(value.recorded.value.slice_sums).items():
                 place = value.step, value.recorded.origin.wall_time
                 found.setdefault((tag, value.rank), []).append((*place, number))
-    return found
+    return {key: sorted(points, key=lambda point: point[0]) for key, points in found.items()}
 
 
 class _Intervals:
@@ -146,28 +151,38 @@ class _Intervals:
     def __init__(self, most: int | None, width: int) -> None:
         self._most, self._width = most, width
         self._places: dict[int, Interval] = {}
+        self._waiting: list[Interval] = []  # of one place: to add one by one takes long
 
     def add(self, step: int, wall_time: float, columns: Sequence[SlicedSums]) -> None:
+        waiting, place = self._waiting, step // self._width
+        if waiting and (waiting[0].step // self._width != place or len(waiting) >= _AT_ONCE):
+            self._add_waiting()
         by_key = {(each.task, each.column): each for each in columns}
-        self._join(step // self._width, Interval(step, wall_time, by_key))
+        self._waiting.append(Interval(step, wall_time, by_key))
+
+    def ordered(self) -> list[Interval]:
+        self._add_waiting()
+        return [self._places[place] for place in sorted(self._places)]
+
+    def _add_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._join(waiting)
         while self._most is not None and len(self._places) > 2 * self._most:
             parts, self._places = self._places, {}
             self._width *= 2
             for part in parts.values():
-                self._join(part.step // self._width, part)
+                self._join([part])
 
-    def ordered(self) -> list[Interval]:
-        return [self._places[place] for place in sorted(self._places)]
-
-    def _join(self, place: int, part: Interval) -> None:
-        before = self._places.get(place)
-        if before is not None:
-            columns = dict(before.columns)
-            for key, sums in part.columns.items():
-                columns[key] = added([columns[key], sums]) if key in columns else sums
-            step, wall_time = max(before[:2], part[:2])
-            part = Interval(step, wall_time, columns)
-        self._places[place] = part
+    def _join(self, parts: Sequence[Interval]) -> None:
+        """Adds intervals of one place to what is there."""
+        if not parts:
+            return
+        place = parts[0].step // self._width
+        if place in self._places:
+            parts = [self._places[place], *parts]
+        columns = joined(each for part in parts for each in part.columns.values())
+        by_key = {(each.task, each.column): each for each in columns}
+        self._places[place] = Interval(*max(part[:2] for part in parts), by_key)
 
 
 def histories(
@@ -223,20 +238,25 @@ def _keys(parts: Sequence[Interval]) -> list[Key]:
 
 def _history(parts: Sequence[Interval], key: Key) -> SliceHistory:
     chosen = [(part, part.columns[key]) for part in parts if key in part.columns]
-    values = sorted({value for _, sums in chosen for value in sums.values})
-    row_of = {value: row for row, value in enumerate(values)}
-    sums = np.zeros((len(chosen), len(values), len(FIELDS)))
-    for number, (_, each) in enumerate(chosen):
-        sums[number, [row_of[value] for value in each.values]] = each.sums
     with_orders = [(part.step, each) for part, each in chosen if each.cells is not None]
     group = -(-len(with_orders) // _MOST_ORDERS) or 1
     # The last one of a group is the end of its interval.
     groups = [with_orders[at : at + group] for at in range(0, len(with_orders), group)]
-    orders = np.zeros((len(groups), len(values), 2 * CELLS))
+    of_value = max(len(chosen) * len(FIELDS), len(groups) * 2 * CELLS)
+    values = _most_frequent([sums for _, sums in chosen], max(_MOST_NUMBERS // of_value, 2))
+    row_of = {value: row for row, value in enumerate(values)}
+
+    def rows(each: SlicedSums) -> Integers:
+        own = [row_of[value if value in row_of else OTHER] for value in each.values]
+        return np.array(own, np.int64)
+
+    sums = np.zeros((len(chosen), len(values), len(FIELDS)))
+    for number, (_, each) in enumerate(chosen):
+        np.add.at(sums[number], rows(each), each.sums)
+    orders = np.zeros((len(groups), len(values), 2, CELLS))
     for number, of_group in enumerate(groups):
         for _, each in of_group:
-            rows = [row_of[value] for value in each.values]
-            orders[number, rows] += dense_orders(each).reshape(len(rows), 2 * CELLS)
+            np.add.at(orders[number], rows(each), dense_orders(each))
     return SliceHistory(
         *key,
         not any(each.several for _, each in chosen),
@@ -245,8 +265,20 @@ def _history(parts: Sequence[Interval], key: Key) -> SliceHistory:
         values,
         sums,
         np.array([of_group[-1][0] for of_group in groups], np.int64),
-        orders.reshape(len(groups), len(values), 2, CELLS),
+        orders,
     )
+
+
+def _most_frequent(parts: Sequence[SlicedSums], most: int) -> list[str]:
+    """Returns the values of sums, in order; if there are more than `most`, `other` for the rest."""
+    examples: Counter[str] = Counter()
+    for each in parts:
+        for value, count in zip(each.values, each.sums[:, 0].tolist(), strict=True):
+            examples[value] += count
+    if len(examples) > most:
+        del examples[OTHER]
+        return sorted([*(value for value, _ in examples.most_common(most - 1)), OTHER])
+    return sorted(examples)
 
 
 def _areas(since: SlicedSums, part: SlicedSums) -> tuple[Floats, Floats]:

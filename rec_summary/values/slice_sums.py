@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -139,7 +139,7 @@ def added(parts: Sequence[SlicedSums]) -> SlicedSums:
     orders: list[tuple[Integers, Floats]] = []
     for part in parts:
         rows = np.array([row_of[value] for value in part.values], np.intp)
-        np.add.at(sums, rows, part.sums)
+        sums[rows] += part.sums  # a part has a value once
         if part.cells is not None and part.weights is not None:
             at, cell = np.divmod(part.cells, _ORDER)
             orders.append((rows[at] * _ORDER + cell, part.weights))
@@ -157,9 +157,17 @@ def added(parts: Sequence[SlicedSums]) -> SlicedSums:
     if not orders:
         return SlicedSums(first.task, first.column, several, values, sums, None, None)
     cells, places = np.unique(np.concatenate([at for at, _ in orders]), return_inverse=True)
-    weights = np.zeros(len(cells))
-    np.add.at(weights, places, np.concatenate([weight for _, weight in orders]))
+    counts = np.concatenate([weight for _, weight in orders])
+    weights = np.bincount(places, counts, len(cells)).astype(np.float64)
     return SlicedSums(first.task, first.column, several, values, sums, cells, weights)
+
+
+def joined(columns: Iterable[SlicedSums]) -> list[SlicedSums]:
+    """Returns the sums of each task and column, those that are there several times added up."""
+    by_key: dict[tuple[str, str], list[SlicedSums]] = {}
+    for each in columns:
+        by_key.setdefault((each.task, each.column), []).append(each)
+    return [added(parts) if len(parts) > 1 else parts[0] for parts in by_key.values()]
 
 
 def _encoded(column: SlicedSums) -> bytes:
@@ -188,6 +196,8 @@ def _decoded(column: SliceSums.Column) -> SlicedSums:
     if len(values) > _MOST_VALUES or len(set(values)) < len(values):
         received = verbatim(f"{len(values):,} values, {len(set(values)):,} of them different")
         raise ValueError(three_part(what, received, f"at most {_MOST_VALUES:,} different ones"))
+    if not column.column and values != [""]:
+        raise ValueError(three_part(what, values, "the empty value of a whole task"))
     arrays = {part.name: read_array(part) for part in column.arrays}
     sums = np.zeros((len(values), len(FIELDS)))
     if "sums" in arrays:

@@ -113,3 +113,35 @@ def test_the_rule_is_built_in_and_takes_a_time() -> None:
     with pytest.raises(ValueError, match="`within`"):
         read_rule("quality changes")
     assert read_rule("quality > 1").condition.tag.matches("quality")  # type: ignore[union-attr]
+
+
+def test_a_run_that_cannot_be_judged_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = record_all(tmp_path, lost=0.7, reports=2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise IndexError("out of bounds")
+
+    monkeypatch.setattr("rec_summary.alerts.quality.why_of", fail)
+    report = Report()
+    assert damage_of(run, 0.0, report) is None
+    assert [problem.text for problem in report.problems] == [
+        "its quality is not judged: out of bounds"
+    ]
+
+
+def test_alerts_of_values_do_not_wait_until_all_runs_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        record_all(tmp_path / str(number), lost=0.0, reports=1)
+    judged = []
+    monkeypatch.setattr(
+        "rec_summary.alerts.watching.damage_of", lambda run, *_: judged.append(run.name)
+    )
+    rule = read_rule("quality-change")
+    next(watch(tmp_path, [rule], stop=threading.Event()))
+    assert len(judged) == 1
+    list(watch(tmp_path, [rule], stop=threading.Event(), once=True))
+    assert len(judged) == 4

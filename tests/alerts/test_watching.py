@@ -216,6 +216,13 @@ def test_troubles_that_only_the_lineage_states(tmp_path: Path) -> None:
     assert once(tmp_path, "loss > 2") == []  # other rules do not see it
 
 
+def test_troubles_of_a_run_that_ended_before_do_not_count(tmp_path: Path) -> None:
+    ended = train(status=RunState.FINISHED, step=2, troubles={"write": 3})
+    write_segment(tmp_path, event(2, at=START), lineage(START + 1, train_lineage=ended))
+    assert once(tmp_path, "troubles", since=Since(wall_time=START)) != []
+    assert once(tmp_path, "troubles", since=Since(wall_time=START + 60)) == []
+
+
 def test_evaluations_are_judged_as_scalars(tmp_path: Path) -> None:
     def evaluated(at: float, auc: float, step: int) -> Any:
         return lineage(START + at, evaluation_lineage=evaluation(auc, train_step=step))

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from rec_summary import RecommenderMetrics, Slice, SummaryRecord, load
-from rec_summary.metrics.quality.slice_sums import FIELDS
+from rec_summary._pb.summary_pb2 import Event
+from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.slices import histories, intervals
-from rec_summary.values.slice_sums import encode_interval
+from rec_summary.values.slice_sums import SlicedSums, encode_interval, encode_sums
+from rec_summary.values.summary import encode_event
 from tests.support.record_dirs import event, write_segment
 
 OPTIONS = RecommenderMetrics(
@@ -146,3 +148,24 @@ def test_a_damaged_value_is_a_problem_and_the_others_are_read(tmp_path: Path) ->
 def test_without_sums_there_is_an_empty_table(tmp_path: Path) -> None:
     write_segment(tmp_path, event(1))
     assert len(load(tmp_path).slices()) == 0
+
+
+def test_a_history_of_very_many_values_has_the_most_frequent_ones(tmp_path: Path) -> None:
+    count, events = 40_000, []
+    random = np.random.default_rng(8)
+    for step in range(1, 41):
+        # A thousand new values with each report, beside one that is always there.
+        values = ["always", *(f"{step}-{number}" for number in range(count // 40)), "other"]
+        sums = np.ones((len(values), len(FIELDS)))
+        sums[0] = 7
+        cells = np.arange(len(values)) * 2 * CELLS + random.integers(0, 2 * CELLS, len(values))
+        part = SlicedSums("", "item", False, values, sums, cells, np.ones(len(values)))
+        value = encode_sums(step - 1, [part], {})
+        events.append(Event.FromString(encode_event(step, 1.7e9 + step, value)))
+    write_segment(tmp_path, *events)
+    ((found,),) = histories(run_of(tmp_path), EVERYTHING, Report()).values()
+    assert len(found.values) < 2000
+    assert {"always", "other"} < set(found.values)
+    assert found.sums[..., 0].sum() == 40 * 7 + count + 40
+    assert found.sums[:, found.values.index("always"), 0].tolist() == [7] * 40
+    assert found.orders.sum() == 40 * (2 + count // 40)

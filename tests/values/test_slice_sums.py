@@ -107,6 +107,8 @@ def broken(change: str) -> SliceSums:
         own.values.extend(map(str, range(5000)))
     elif change == "a row too few":
         own.values.append("c")
+    elif change == "a whole task with values":
+        own.column = ""
     elif change == "no weights":
         own.arrays.remove(arrays["weights"])
     elif change == "cells beyond the last":
@@ -130,6 +132,7 @@ def broken(change: str) -> SliceSums:
         "a value twice",
         "too many values",
         "a row too few",
+        "a whole task with values",
         "no weights",
         "cells beyond the last",
         "NaN",

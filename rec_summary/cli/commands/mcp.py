@@ -10,6 +10,7 @@ import glob
 import importlib.metadata
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -281,7 +282,9 @@ async def _answer(source: str, tool: Tool, arguments: Mapping[str, Any]) -> Call
     try:
         words = await anyio.to_thread.run_sync(tool.command_line, source, arguments)
         done = await anyio.run_process(
-            [sys.executable, "-I", "-c", _PROGRAM.format(paths), *words], check=False
+            [sys.executable, "-I", "-c", _PROGRAM.format(paths), *words],
+            stdin=subprocess.DEVNULL,  # its own has the questions of the client
+            check=False,
         )
     except (ArgumentError, RecSummaryError, OSError, ValueError) as error:
         return _result(str(error), is_error=True)

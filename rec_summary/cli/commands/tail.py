@@ -64,9 +64,10 @@ def tail(
 
     SRC is a record directory or a tree of them, or a URL; it need not exist yet. Without --tags,
     it shows the loss, the AUC and the calibration of each task, evaluations, and the alerts of the
-    built-in rules that fire; --tags . shows all series, and so does --json. On a terminal, it shows
-    a table with sparklines. Elsewhere, and with --json, each new value is a line. With --since or
-    --once, the last recorded value of each tag comes first. Ctrl-C ends it.
+    built-in rules that fire, but quality-change, for which whole runs are read; --tags . shows all
+    series, and so does --json. On a terminal, it shows a table with sparklines. Elsewhere, and with
+    --json, each new value is a line. With --since or --once, the last recorded value of each tag
+    comes first. Ctrl-C ends it.
     --once reads the last 32 MiB of a run, and the whole run if no tag of that part matches --tags;
     --since 0 reads the whole run.
     """
@@ -133,7 +134,7 @@ def tail(
 def _alerts(
     source: str, runs: str | None, since: Since | None, stop: threading.Event | None
 ) -> Iterator[Judged]:
-    """Yields the news of the built-in rules, and the alerts that fire, at each poll.
+    """Yields the news of the built-in rules that take little time, and the alerts that fire.
 
     Args:
         source: The records.
@@ -142,13 +143,14 @@ def _alerts(
         stop: Ends it; None to end when what is there has been judged.
     """
     from rec_summary.alerts.last_values import WatchReport
-    from rec_summary.alerts.rules import gather
+    from rec_summary.alerts.rules import QualityChange, gather
     from rec_summary.alerts.states import Transition
     from rec_summary.alerts.watching import watch
 
     how: dict[str, Any] = {"once": stop is None, "since": since, "runs": runs}
+    rules = [rule for rule in gather((), ()) if not isinstance(rule.condition, QualityChange)]
     new = list[Transition]()
-    for news in watch(source, gather((), ()), stop=stop or threading.Event(), interval=0, **how):
+    for news in watch(source, rules, stop=stop or threading.Event(), interval=0, **how):
         if isinstance(news, Transition):
             new.append(news)
         elif isinstance(news, WatchReport):

@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from rec_summary import RecommenderMetrics, SummaryRecord
 from rec_summary._pb import lineage_pb2
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.format.framing import frame
@@ -99,6 +101,22 @@ def test_alerts_that_fire_come_after_the_values(tmp_path: Path) -> None:
     assert "nan-loss" in shown
     shown, _ = on_a_terminal("tail", tmp_path, until=lambda text: "Waiting" in text)
     assert "nan-loss" not in shown  # it began before
+
+
+def test_it_does_not_read_whole_runs_to_judge_their_quality(tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    options = RecommenderMetrics(
+        predictions="p", labels="y", slices={"country": "country"}, report_steps=1
+    )
+    with SummaryRecord(tmp_path, recommender=options) as record:
+        for step in range(1, 41):
+            country, scores = random.integers(0, 5, 4000), random.beta(2, 8, 4000)
+            kept = (country > 0) | (random.random(4000) > 0.7 * (step > 25))
+            record.observe(p=scores, y=kept & (random.random(4000) < scores), country=country)
+            record.record(step)
+            record.flush()
+    assert "quality-change" in run("watch", tmp_path, "--once").stdout
+    assert "quality-change" not in run("tail", tmp_path, "--once").stdout
 
 
 def test_a_table_says_what_it_does_not_list(tmp_path: Path) -> None:

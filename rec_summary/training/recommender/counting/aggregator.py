@@ -28,7 +28,7 @@ from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.run_directory import inform
 from rec_summary.values.recommender import MOST_STATES, recommender_values
-from rec_summary.values.slice_sums import encode_sums
+from rec_summary.values.slice_sums import SlicedSums, encode_sums, joined
 from rec_summary.values.summary import encode_event, encode_value
 
 STATES_TAG: Final = PREFIX + "states"
@@ -93,7 +93,8 @@ class Aggregator:
         self._last_step: int | None = None  # of the last report, until more batches come
         self._last_detailed = False
         self._last_scalars: set[str] = set()
-        self._summed = 0  # the step of the last report with sums by slice
+        self._after = self._summed = 0  # the steps of the last two reports with sums by slice
+        self._sums: list[SlicedSums] = []  # of the last one
         self._states: dict[str, State] = {}  # as `_last_step`
         self._reference: dict[str, Distribution] = {}  # as it is stored
         self._metrics = RankMetrics(options, sizes, troubles, rank)
@@ -141,15 +142,20 @@ class Aggregator:
                 if (self._is_merged and math.isnan(value))
                 or not (self._last_detailed or tag in self._last_scalars)
             }
-            values = MetricValues() if self._last_detailed else values
+            if self._last_detailed:
+                values, quiet = MetricValues(), {}
             values.scalars = scalars
         self._last_step, self._last_detailed = request.step, request.detailed
         self._last_scalars = set(values.scalars)
         encoded = recommender_values(**vars(values))
         sums = metrics.end_sums(detailed=request.detailed)
-        encoded += encode_sums(self._summed, sums, quiet)
-        if sums:
-            self._summed = request.step
+        if sums and request.step != self._summed:
+            self._after, self._summed, self._sums = self._summed, request.step, []
+        if request.step == self._summed:
+            self._sums = joined([*self._sums, *sums])
+            # Of two values of a step, the later one counts: it has the examples of both.
+            sums = sums if repeated else self._sums
+        encoded += encode_sums(self._after, sums, quiet)
         if request.detailed and self._is_merged:
             with self._troubles.attempt("recommender metrics: merging"):
                 content = self._mergeable(states, request)

@@ -30,6 +30,7 @@ from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.training.recommender.counting.aggregator import Aggregator, ReportRequest
 from rec_summary.training.recommender.counting.persistence import load, state_path, unpack
 from rec_summary.training.recommender.inputs import StepInputs
+from rec_summary.values.slice_sums import decode_numbers, decode_sums
 from tests.support import event_files
 from tests.support.laws import assert_equal_states
 from tests.support.nets import batch_of_clicks
@@ -336,3 +337,45 @@ def test_a_state_that_cannot_be_stored_is_named(tmp_path, caplog) -> None:
     assert troubles.counts == {"recommender metrics: saving the state": 1}
     path = state_path(str(tmp_path), 0)
     assert f"a metrics file is invalid. Received: {path}: File too large. Expected: " in caplog.text
+
+
+def orders_of(payloads):
+    """Returns the last orders that are recorded, and the numbers beside them."""
+    found = [
+        (decode_sums(value.slice_sums), decode_numbers(value.slice_sums))
+        for payload in payloads
+        for value in Event.FromString(payload).summary.value
+        if value.tag == "recommender/orders"
+    ]
+    return found[-1]
+
+
+def test_a_second_report_of_a_step_does_not_replace_its_orders_and_numbers(tmp_path) -> None:
+    part, _ = engine(tmp_path, options=replace(OPTIONS, detail=False))
+
+    def detailed(step: int, scale: float) -> ReportRequest:
+        rows = {"table": (np.arange(4), np.full((4, 2), scale, np.float32))}
+        return replace(report(step), rows=rows)
+
+    part.work([batch(0)], detailed(5, 1.0))
+    first = part.work([batch(1)], detailed(10, 2.0))
+    second = part.work([], detailed(10, 2.0))
+    (columns, numbers), (expected, change) = orders_of([first, second]), orders_of([first])
+    assert change["recommender/table/table/relative_change"] > 0
+    assert numbers == change
+    assert [each.weights.sum() for each in columns] == [BATCH]
+    assert [each.weights.sum() for each in expected] == [BATCH]
+
+
+def test_sums_of_a_step_that_is_reported_again_have_the_examples_of_both(tmp_path) -> None:
+    part, _ = engine(tmp_path)
+    part.work([batch(0)], report(5, final=True))
+    event = Event.FromString(part.work([batch(1)], report(5, final=True)))
+    (sums, orders) = (v.slice_sums for v in event.summary.value if v.HasField("slice_sums"))
+    assert sums.after == orders.after == 0
+    assert [each.sums[0, 0] for each in decode_sums(sums)] == [2 * BATCH]
+    assert [each.weights.sum() for each in decode_sums(orders)] == [2 * BATCH]
+    event = Event.FromString(part.work([batch(2)], report(6)))
+    (sums, orders) = (v.slice_sums for v in event.summary.value if v.HasField("slice_sums"))
+    assert sums.after == orders.after == 5
+    assert [each.sums[0, 0] for each in decode_sums(sums)] == [BATCH]
