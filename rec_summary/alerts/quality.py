@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rec_summary.alerts.states import Damage
 from rec_summary.answers.reading import why_of
 from rec_summary.answers.text import lines
-from rec_summary.answers.why import SLICE, TASK, Finding
+from rec_summary.answers.why import SLICE, TASK, Answer, Finding
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.metrics.tags import SLICE as SLICE_TAG
 from rec_summary.records.reading.runs import Run
@@ -14,7 +16,9 @@ from rec_summary.series.report import Report
 from rec_summary.series.text import reason
 
 
-def damage_of(run: Run, since: float, report: Report) -> Damage | None:
+def damage_of(
+    run: Run, since: float, report: Report, ask: Callable[..., Answer] = why_of
+) -> Damage | None:
     """Returns the quality that a run has lost; None if there is none.
 
     A model learns a fault of its data after a while, and then looks well: that counts as well.
@@ -23,9 +27,10 @@ def damage_of(run: Run, since: float, report: Report) -> Damage | None:
         run: The run.
         since: When it began at the earliest, in seconds since the epoch.
         report: Takes why the run cannot be judged.
+        ask: Answers why a run's quality moved.
     """
     try:
-        answer = why_of(run, Report(), since=Since(wall_time=since))
+        answer = ask(run, Report(), since=Since(wall_time=since))
     except Exception as error:  # noqa: BLE001  # one run must not end the watch of all others
         report.problem(run.path, 0, f"its quality is not judged: {reason(error)}")
         return None

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.last_values import LastValues, WatchReport
 from rec_summary.alerts.quality import damage_of
 from rec_summary.alerts.rules import ERRORS, QualityChange, Rule
-from rec_summary.alerts.states import AlertStates, NewData, Transition
+from rec_summary.alerts.states import AlertStates, Damage, NewData, Transition
 from rec_summary.records.failures import NO_GRAPH
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
@@ -49,6 +49,9 @@ _NOTHING: Final = concatenated([])  # no scalars
 EVERYTHING: Final = Since()
 
 
+Judge = Callable[[Run, float, Report], Damage | None]
+
+
 class Clock(Protocol):
     """The real time and one that never jumps, as the module `time` has them."""
 
@@ -70,6 +73,7 @@ def watch(
     poller: RunPoller | None = None,
     patience: float = PATIENCE_SECS,
     clock: Clock = time,
+    judge: Judge = damage_of,
 ) -> Iterator[Transition | Problem | WatchReport]:
     """Judges the records of a source, and whatever is written there, until stopped.
 
@@ -90,6 +94,7 @@ def watch(
         poller: What finds the runs of `source`, if it has looked for them already.
         patience: How long damage may be a write in progress, in seconds; with `once`, none is.
         clock: What tells the time.
+        judge: Says which quality a run has lost since a time.
 
     Yields:
         Transitions of alerts and problems as they come, and a report when everything that was
@@ -98,7 +103,7 @@ def watch(
     """
     patience = 0.0 if once else patience
     poller = RunPoller(os.fspath(source)) if poller is None else poller
-    watcher = _Watcher(poller, rules, since, runs, stop, patience, values, clock)
+    watcher = _Watcher(poller, rules, since, runs, stop, patience, values, clock, judge)
     for transition in watcher.catch_up(past=history, once=once):
         if history:
             yield transition
@@ -127,7 +132,9 @@ class _Watcher:
         patience: float,
         values: LastValues | None,
         clock: Clock,
+        judge: Judge,
     ) -> None:
+        self._judge = judge
         self.alerts = AlertStates(rules)
         self._poller = poller
         self._clock, self._offset = clock, clock.time() - clock.monotonic()
@@ -240,7 +247,7 @@ class _Watcher:
                 assert isinstance(condition, QualityChange)
                 since = max(now - condition.within, self._begun if self._skips else -math.inf)
                 if max(file.changed for file in run.files) >= since:
-                    damage = damage_of(run, since, self._report)
+                    damage = self._judge(run, since, self._report)
                     yield from self.alerts.judge(name, rule, damage, now)
             took = self._clock.monotonic() - begun
             self._next_judged = begun + took / _QUALITY_SHARE

@@ -50,7 +50,8 @@ _MOST_TIES: Final = 0.25  # pairs of a click and a non-click in one cell: half a
 
 _STAY: Final = 2.0  # times as many examples has a value that takes the place of another one
 _FADE: Final = 0.9  # of the examples of earlier reports, with each report
-_WAITING: Final = 4  # times `most` values are counted, until it is known which are most frequent
+_WAITING: Final = 3  # times `most` more are counted, until it is known which are most frequent
+_MOST_WAITING: Final = 512
 
 
 class ColumnSums(NamedTuple):
@@ -296,7 +297,7 @@ class ValueSums(State):
         return np.divmod(marks, max(size, 1))
 
     def _add_rows(self, names: Sequence[str]) -> None:
-        room = _WAITING * self.most - len(self._rows)
+        room = self.most + min(_WAITING * self.most, _MOST_WAITING) - len(self._rows)
         new = dict.fromkeys(name for name in names if name not in self._rows)
         added = list(new)[: max(room, 0)]
         if not added:
