@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from rec_summary.alerts.states import Damage
@@ -17,7 +18,11 @@ from rec_summary.series.text import reason
 
 
 def damage_of(
-    run: Run, since: float, report: Report, ask: Callable[..., Answer] = why_of
+    run: Run,
+    since: float,
+    report: Report,
+    ask: Callable[..., Answer] = why_of,
+    past: float = math.inf,
 ) -> Damage | None:
     """Returns the quality that a run has lost; None if there is none.
 
@@ -28,9 +33,11 @@ def damage_of(
         since: When it began at the earliest, in seconds since the epoch.
         report: Takes why the run cannot be judged.
         ask: Answers why a run's quality moved.
+        past: For how long before that its records are read, in seconds.
     """
     try:
-        answer = ask(run, Report(), since=Since(wall_time=since))
+        read = Since(wall_time=since - past)
+        answer = ask(run, Report(), since=Since(wall_time=since), read=read)
     except Exception as error:  # noqa: BLE001  # one run must not end the watch of all others
         report.problem(run.path, 0, f"its quality is not judged: {reason(error)}")
         return None

@@ -49,7 +49,7 @@ _NOTHING: Final = concatenated([])  # no scalars
 EVERYTHING: Final = Since()
 
 
-Judge = Callable[[Run, float, Report], Damage | None]
+Judge = Callable[..., Damage | None]
 
 
 class Clock(Protocol):
@@ -94,7 +94,7 @@ def watch(
         poller: What finds the runs of `source`, if it has looked for them already.
         patience: How long damage may be a write in progress, in seconds; with `once`, none is.
         clock: What tells the time.
-        judge: Says which quality a run has lost since a time.
+        judge: As `quality.damage_of`.
 
     Yields:
         Transitions of alerts and problems as they come, and a report when everything that was
@@ -247,7 +247,7 @@ class _Watcher:
                 assert isinstance(condition, QualityChange)
                 since = max(now - condition.within, self._begun if self._skips else -math.inf)
                 if max(file.changed for file in run.files) >= since:
-                    damage = self._judge(run, since, self._report)
+                    damage = self._judge(run, since, self._report, past=condition.within)
                     yield from self.alerts.judge(name, rule, damage, now)
             took = self._clock.monotonic() - begun
             self._next_judged = begun + took / _QUALITY_SHARE

@@ -28,6 +28,7 @@ def why_of(
     task: str | None = None,
     since: Moment = None,
     at: int | None = None,
+    read: Moment = None,
 ) -> Answer:
     """Returns what moved a metric of a run, the likeliest culprit first.
 
@@ -40,25 +41,26 @@ def why_of(
         task: Only this task; None for all.
         since: Only what began then or later.
         at: Only what began around this step.
+        read: What was recorded before that is not read; the past begins there.
 
     Raises:
         ArgumentError: There is no such task.
     """
     beginning = ExportOptions(since=since).beginning
-    slices = histories(run, Selection(ExportOptions()), report).get(valid(run.name), [])
+    slices = histories(run, Selection(ExportOptions(since=read)), report).get(valid(run.name), [])
     tasks = [history.task for history in slices if not history.column]
     if task is not None and task not in tasks:
         expected = f"one of {', '.join(tasks)}" if any(tasks) else "none: tasks have no names here"
         raise ArgumentError(three_part("the task", task, expected))
-    series = [*_scalars(run, report)]
+    series = [*_scalars(run, read, report)]
     step = _step_of(beginning, slices, series)
     events = sorted(_events(run, report), key=lambda event: (event.step, event.wall_time))
     return why(slices, series, events, metric=metric, task=task, since=step, at=at)
 
 
-def _scalars(run: Run, report: Report) -> Iterator[Scalars]:
+def _scalars(run: Run, read: Moment, report: Report) -> Iterator[Scalars]:
     """Yields the scalars that can be a cause."""
-    selection = Selection(ExportOptions(tags=_tags()))
+    selection = Selection(ExportOptions(tags=_tags(), since=read))
     parts = sorted(
         (
             (tag, writer.rank, columns)
@@ -77,7 +79,7 @@ def _scalars(run: Run, report: Report) -> Iterator[Scalars]:
         steps, last = np.unique(steps[::-1], return_index=True)
         rows = len(values) - 1 - last
         yield Scalars(tag, rank, steps, times[rows], values[rows])
-    quiet = numbers_without_curve(run, Selection(ExportOptions()), Report())
+    quiet = numbers_without_curve(run, Selection(ExportOptions(since=read)), Report())
     for (tag, rank), points in quiet.items():
         steps_of, *rest = map(np.array, zip(*points, strict=True))
         yield Scalars(tag, rank, steps_of, *rest)

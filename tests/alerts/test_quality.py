@@ -104,6 +104,8 @@ def test_a_change_of_long_ago_is_not_reported(tmp_path: Path) -> None:
     last = max(file.changed for file in run.files)
     assert damage_of(run, last - 3600, Report()) is not None
     assert damage_of(run, last + 3600, Report()) is None
+    assert damage_of(run, last - 3600, Report(), past=60) is not None
+    assert damage_of(run, last, Report(), past=0.0) is None  # nothing is read
     assert alerts(tmp_path, once=True, since=None) == []
 
 
@@ -139,7 +141,7 @@ def test_alerts_of_values_do_not_wait_until_all_runs_are_judged(tmp_path: Path) 
         record_all(tmp_path / str(number), lost=0.0, reports=1)
     judged = []
 
-    def judge(run: Run, *_: object) -> None:
+    def judge(run: Run, *_: object, **__: object) -> None:
         judged.append(run.name)
 
     rule = read_rule("quality-change")
