@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,6 +110,13 @@ def intervals(
         total: Whether all are added up to one.
     """
     found: dict[str, _Intervals] = {}
+    for name, part in _recorded(run, selection, report):
+        found.setdefault(name, _Intervals(most, 1 << 62 if total else 1)).add(part)
+    return {name: own.ordered() for name, own in found.items()}
+
+
+def _recorded(run: Run, selection: Selection, report: Report) -> Iterator[tuple[str, Interval]]:
+    """Yields what was recorded, and the name of the run, writer after writer."""
     for value in recorded_values(run, [KIND], selection, report):
         recorded = value.recorded
         try:
@@ -117,9 +125,18 @@ def intervals(
             what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
             report.problem(recorded.origin.path, recorded.origin.offset, what)
             continue
-        own = found.setdefault(value.run, _Intervals(most, 1 << 62 if total else 1))
-        own.add(value.step, recorded.origin.wall_time, columns)
-    return {name: own.ordered() for name, own in found.items()}
+        by_key = {(each.task, each.column): each for each in columns}
+        yield value.run, Interval(value.step, recorded.origin.wall_time, by_key)
+
+
+def _by_step(run: Run, selection: Selection, report: Report) -> Iterator[tuple[str, Interval]]:
+    """Yields the intervals of a run of one rank, which need not be held."""
+    parts = _recorded(run, selection, report)
+    for (name, _), group in itertools.groupby(parts, key=lambda each: (each[0], each[1].step)):
+        own = _Intervals(None, 1)
+        for _, part in group:
+            own.add(part)
+        yield from ((name, part) for part in own.ordered())
 
 
 def numbers_without_curve(
@@ -153,12 +170,11 @@ class _Intervals:
         self._places: dict[int, Interval] = {}
         self._waiting: list[Interval] = []  # of one place: to add one by one takes long
 
-    def add(self, step: int, wall_time: float, columns: Sequence[SlicedSums]) -> None:
-        waiting, place = self._waiting, step // self._width
+    def add(self, part: Interval) -> None:
+        waiting, place = self._waiting, part.step // self._width
         if waiting and (waiting[0].step // self._width != place or len(waiting) >= _AT_ONCE):
             self._add_waiting()
-        by_key = {(each.task, each.column): each for each in columns}
-        self._waiting.append(Interval(step, wall_time, by_key))
+        self._waiting.append(part)
 
     def ordered(self) -> list[Interval]:
         self._add_waiting()
@@ -215,20 +231,24 @@ def slice_table(
         report: Takes what cannot be read.
         total: Whether the examples of all steps are added up.
     """
-    for name, parts in intervals(run, selection, report, total=total).items():
-        since: dict[Key, SlicedSums] = {}  # the last report with orders
-        for step, wall_time, columns in parts:
-            for key, part in columns.items():
-                since[key] = added([since[key], part]) if key in since else part
-                area = error = np.full(len(part.values), np.nan)
-                if part.cells is not None:
-                    area, error = _areas(since.pop(key), part)
-                fields = dict(zip(FIELDS, part.sums.T, strict=True))
-                ratios = _normalised_entropy(fields), _ratio(fields["predicted"], fields["clicks"])
-                places = (np.full(len(part.values), at) for at in (step, wall_time))
-                texts = ([text] * len(part.values) for text in (name, *key))
-                columns_of = (*texts, part.values, *places, *part.sums.T[:5], *ratios, area, error)
-                yield dict(zip(SLICE_COLUMNS, columns_of, strict=True))
+    parts = _by_step(run, selection, report)
+    if total or len(run.ranks) > 1:
+        of_all = intervals(run, selection, report, total=total)
+        parts = ((name, part) for name, own in of_all.items() for part in own)
+    since: dict[tuple[str, Key], SlicedSums] = {}  # the last report with orders
+    for name, (step, wall_time, columns) in parts:
+        for key, part in columns.items():
+            place = name, key
+            since[place] = added([since[place], part]) if place in since else part
+            area = error = np.full(len(part.values), np.nan)
+            if part.cells is not None:
+                area, error = _areas(since.pop(place), part)
+            fields = dict(zip(FIELDS, part.sums.T, strict=True))
+            ratios = _normalised_entropy(fields), _ratio(fields["predicted"], fields["clicks"])
+            places = (np.full(len(part.values), at) for at in (step, wall_time))
+            texts = ([text] * len(part.values) for text in (name, *key))
+            columns_of = (*texts, part.values, *places, *part.sums.T[:5], *ratios, area, error)
+            yield dict(zip(SLICE_COLUMNS, columns_of, strict=True))
 
 
 def _keys(parts: Sequence[Interval]) -> list[Key]:

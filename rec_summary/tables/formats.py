@@ -120,7 +120,8 @@ def export_tables(
 
     A table without rows is not written. Each file is complete or not written at all, and
     replaces a file of the same name. Memory is bounded by the largest record, apart from the
-    lineage, which has a row for each run, the slices of one run, and in Parquet the evaluations.
+    lineage, which has a row for each run, the slices of a run of several ranks, and in Parquet
+    the evaluations.
 
     In Parquet, scalars and histograms are datasets with partitions `run=<name>/day=<YYYY-MM-DD>`
     (UTC) of files `part-<number>.parquet`. An export replaces all parts, also those of runs that it
