@@ -122,7 +122,7 @@ def rules(as_where: str = "") -> Decorator:
     rule = option(
         "--rule RULE",
         f"Raise an alert for this{as_where}. May be given several times.  [default: nan-loss, "
-        "stall, auc-drop, troubles]",
+        "stall, auc-drop, quality-change, troubles]",
         into="rules",
         multiple=True,
     )
