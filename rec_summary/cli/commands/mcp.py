@@ -136,7 +136,7 @@ TOOLS: Final = (
     Tool(
         "alerts",
         "Judges records by rules; a line of JSON for each alert that fires. Without `rule`, "
-        "by the built-in rules: NaN, a stall, a drop of an AUC, troubles. A rule: TAG > NUMBER (or "
+        "by the built-in rules: NaN, a stall, lost quality, troubles. A rule: TAG > NUMBER (or "
         ">= < <= == !=), TAG is not finite, TAG drops 5% within 1h (or rises), no data for 10m.",
         ("watch", "--once", "--json"),
         ("runs", "since", "rule"),

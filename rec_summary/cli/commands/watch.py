@@ -41,7 +41,8 @@ Examples:
 \b
 Rules: TAG > NUMBER (or >= < <= == !=); TAG is not finite; TAG drops 5% within
 10m (or rises; or by a number such as 0.02). Each may end with: for 5m.
-Also: no data for 10m; TAG no data for 10m. NAME: before a rule names it.
+Also: no data for 10m; TAG no data for 10m; quality changes within 1d.
+NAME: before a rule names it.
 See docs/alerts.md.
 Built-in rules: nan-loss, stall, auc-drop, quality-change, troubles.
 
