@@ -166,7 +166,7 @@ def test_tables_and_the_terminal_have_the_ranks_that_are_asked_for(records: Path
     table = load(records, ranks="3,7").scalars()
     assert sorted(table["rank"].unique()) == [3, 7]
     assert len(table) == 2 * 3 * len(STEPS)
-    lines = output("tail", records, "--once").splitlines()
+    lines = output("tail", records, "--once", "--tags", ".").splitlines()
     assert lines
     assert all(line.startswith("job  ") for line in lines)  # of the first rank
     lines = output("tail", records, "--once", "--ranks", "3").splitlines()

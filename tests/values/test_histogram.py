@@ -205,7 +205,7 @@ def test_what_is_decoded_in_step_of_other_bytes_is_what_protobuf_decodes(arrays,
     for array in arrays:
         content = bytearray(histogram(array).SerializeToString())
         for _ in range(data.draw(st.integers(0, 3))):
-            at = data.draw(st.integers(0, len(content) - 1))
+            at = data.draw(st.integers(0, max(len(content) - 1, 0)))
             end = at + data.draw(st.integers(0, 30))
             content[at:end] = data.draw(st.binary(max_size=20) | st.just(content[at:end]))
         contents.append(bytes(content))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rec_summary import RecommenderMetrics, SummaryRecord, Task
-from rec_summary.cli import main
+from tests.support.command import run
 from tests.support.record_dirs import event, scalar, write_segment
 
 
@@ -34,13 +34,14 @@ def records(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert main(["slices", *map(str, arguments)]) == 0
-    return capsys.readouterr().out
+def printed(*arguments: object) -> str:
+    done = run("slices", *map(str, arguments))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def test_each_value_has_a_row_of_all_its_examples(records: Path, capsys) -> None:
-    rows = json.loads(printed(capsys, records, "--json"))
+def test_each_value_has_a_row_of_all_its_examples(records: Path) -> None:
+    rows = json.loads(printed(records, "--json"))
     assert [(row["task"], row["column"], bool(row["value"])) for row in rows] == [
         (task, column, bool(column))
         for task in ("ctr", "cvr")
@@ -52,9 +53,8 @@ def test_each_value_has_a_row_of_all_its_examples(records: Path, capsys) -> None
         assert [row["auc"] for row in parts] == sorted(row["auc"] for row in parts)
 
 
-def test_a_broken_slice_is_first_if_one_sorts_by_calibration(records: Path, capsys) -> None:
+def test_a_broken_slice_is_first_if_one_sorts_by_calibration(records: Path) -> None:
     text = printed(
-        capsys,
         records,
         "--since",
         3,
@@ -69,18 +69,19 @@ def test_a_broken_slice_is_first_if_one_sorts_by_calibration(records: Path, caps
     assert head.split()[:4] == ["column", "value", "examples", "clicks"]
     assert first.split()[:2] == ["country", "FR"]
     assert "±" in first
-    limited = printed(capsys, records, "--sort", "-calibration", "--limit", 2)
+    limited = printed(records, "--sort", "-calibration", "--limit", 2)
     assert "all" in limited
     assert "and 6 more rows" in limited
 
 
-def test_a_run_without_slices_says_how_they_are_recorded(tmp_path: Path, capsys) -> None:
+def test_a_run_without_slices_says_how_they_are_recorded(tmp_path: Path) -> None:
     write_segment(tmp_path, event(1, scalar("loss", 1.0)))
-    assert "RecommenderMetrics(slices=" in printed(capsys, tmp_path)
-    assert "of the task cvr" in printed(capsys, tmp_path, "--task", "cvr")
-    assert json.loads(printed(capsys, tmp_path, "--json")) == []
+    assert "RecommenderMetrics(slices=" in printed(tmp_path)
+    assert "of the task cvr" in printed(tmp_path, "--task", "cvr")
+    assert json.loads(printed(tmp_path, "--json")) == []
 
 
-def test_an_unknown_column_to_sort_by_is_an_error(records: Path, capsys) -> None:
-    assert main(["slices", str(records), "--sort", "nothing"]) == 2
-    assert "a column" in capsys.readouterr().err
+def test_an_unknown_column_to_sort_by_is_an_error(records: Path) -> None:
+    done = run("slices", records, "--sort", "nothing")
+    assert done.returncode == 2
+    assert "a column" in done.stderr
