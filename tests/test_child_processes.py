@@ -19,6 +19,7 @@ OS_CALLS = ("fork", "exec", "spawn", "posix_spawn", "system", "popen")
 # What starts processes, or could; whoever adds to these tests it below.
 KNOWN = {
     "alerts/delivery.py": "the command of the user, as it is",
+    "cli/commands/mcp.py": "AGENT",
     "engines/engine.py": "counts cores",
     "engines/pools.py": "WORKERS",
     "engines/worker.py": "asks for the parent",
@@ -50,6 +51,27 @@ from rec_summary.engines.units import run_units
 
 if __name__ == "__main__":
     print(sum(outcome.result for outcome in run_units(Engine({!r}, jobs=2), operator.neg, [1, 2])))
+"""
+
+AGENT = """
+import sys
+import anyio
+from mcp import Client, StdioServerParameters, stdio_client
+from rec_summary import SummaryRecord
+
+with SummaryRecord("records/run") as record:
+    record.add_value("scalar", "loss", 1.0)
+    record.record(1)
+run = "from rec_summary.cli import main; main(['mcp', 'records'])"
+code = f"import sys; sys.path = {sys.path}; {run}"
+server = StdioServerParameters(command=sys.executable, args=["-I", "-c", code])
+
+async def ask():
+    async with Client(stdio_client(server)) as client:
+        answer = await client.call_tool("last_values", {})
+        print(1 if '"loss"' in answer.content[0].text else answer)
+
+anyio.run(ask)
 """
 
 
@@ -86,6 +108,7 @@ def test_every_place_that_starts_a_process_is_tested_here() -> None:
     ("program", "expected"),
     [
         pytest.param(COMPACTION, "2", id="compaction"),
+        pytest.param(AGENT, "1", id="agent"),
         pytest.param(WORKERS.format("loky"), "-3", id="loky"),
         pytest.param(WORKERS.format("dask"), "-3", id="dask"),
     ],
@@ -93,7 +116,9 @@ def test_every_place_that_starts_a_process_is_tested_here() -> None:
 def test_no_child_imports_from_the_working_directory(
     tmp_path: Path, program: str, expected: str
 ) -> None:
-    if program != COMPACTION and sys.version_info < (3, 11):
+    if program == AGENT:
+        pytest.importorskip("mcp")
+    elif program != COMPACTION and sys.version_info < (3, 11):
         pytest.skip("Python 3.10 cannot be told so by its environment")
     if "dask" in program:
         pytest.importorskip("distributed")
