@@ -20,7 +20,7 @@ from prometheus_client.core import GaugeMetricFamily
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.last_values import LastOfRun, LastValues
 from rec_summary.errors import SourceError, os_errors_as
-from rec_summary.metrics.tags import JUDGED, OF_TASK, PREFIX
+from rec_summary.metrics.tags import JUDGED, OF_TASK, PREFIX, SLICE_TAG
 from rec_summary.scrubbing import scrubbed
 from rec_summary.series.overview.statistics import HEALTH
 from rec_summary.series.text import printable, shown
@@ -33,12 +33,6 @@ _WINDOWED: Final = rf"(?:{JUDGED}|examples|clicks|click_rate)"
 _RECOMMENDER: Final = re.compile(
     rf"{PREFIX}(?P<task>{OF_TASK}){_WINDOWED}/(?P<window>[^/]+)", re.ASCII
 )
-_SLICE: Final = re.compile(
-    rf"(?P<start>{PREFIX}(?P<task>{OF_TASK})slice/(?P<column>[^/=]+))(?:=(?P<value>[^/]*))?"
-    r"(?P<metric>/.+/(?P<window>[^/]+))",
-    re.DOTALL,
-)
-
 _PLACE: Final = ("run", "rank")
 _OF_SLICE: Final = ("column", "value")  # the last ones: those of other series have none
 _SERIES: Final = (*_PLACE, "tag", "task", "window", *_OF_SLICE)
@@ -149,10 +143,10 @@ class Exposition:
 
 def _labels(tag: str) -> tuple[str, ...]:
     """Returns the tag, without the value of a slice, the task, the window, and `_OF_SLICE`."""
-    if sliced := _SLICE.fullmatch(tag):
-        start, task, column, value, metric, window = sliced.groups(default="")
+    if sliced := SLICE_TAG.fullmatch(tag):
+        start, task, column, value, rest, window = sliced.groups(default="")
         of_slice = (column, urllib.parse.unquote(value))
-        return start + metric, task.rstrip("/"), window, *of_slice
+        return start + rest, task.rstrip("/"), window, *of_slice
     match = _RECOMMENDER.fullmatch(tag)
     parts = (match["task"].rstrip("/"), match["window"]) if match else ("", "")
     return tag, *parts

@@ -9,8 +9,9 @@ from rec_summary.alerts.states import Damage
 from rec_summary.answers.reading import why_of
 from rec_summary.answers.text import lines
 from rec_summary.answers.why import SLICE, TASK, Answer, Finding
+from rec_summary.metrics.slice_report import quoted
 from rec_summary.metrics.tags import PREFIX
-from rec_summary.metrics.tags import SLICE as SLICE_TAG
+from rec_summary.metrics.tags import SLICE as SLICE_GROUP
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import Since
 from rec_summary.series.report import Report
@@ -51,6 +52,7 @@ def damage_of(
 def _tag(finding: Finding) -> str:
     """Returns the tag of a finding, as that of its metric without the window."""
     task = f"{finding.task}/" if finding.task else ""
-    slice_ = f"{SLICE_TAG}/{finding.name}/" if finding.kind == SLICE else ""
+    column, _, value = finding.name.partition("=")
+    slice_ = f"{SLICE_GROUP}/{column}={quoted(value)}/" if finding.kind == SLICE else ""
     metric = {"ne": "normalised_entropy"}.get(finding.metric, finding.metric)
     return f"{PREFIX}{task}{slice_}{metric}"

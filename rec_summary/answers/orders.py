@@ -10,7 +10,7 @@ from rec_summary.answers.scan import ALL, Change, Compare
 from rec_summary.answers.sums import CLICK_SQUARES, CLICKS, WEIGHT, WEIGHT_SQUARES
 from rec_summary.arrays import Floats, Integers
 from rec_summary.metrics.quality.slice_sums import areas
-from rec_summary.series.slices import SliceHistory
+from rec_summary.series.runs.slices import SliceHistory
 
 _FLOOR: Final = 0.003
 _FEWEST: Final = 20  # clicks, and non-clicks

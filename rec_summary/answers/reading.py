@@ -15,8 +15,8 @@ from rec_summary.series.batch import by_tag
 from rec_summary.series.lineage import NOTE, lineage_events, lineage_of
 from rec_summary.series.options import ExportOptions, Moment, Selection, Since
 from rec_summary.series.report import Report
+from rec_summary.series.runs.slices import SliceHistory, histories, numbers_without_curve
 from rec_summary.series.runs.values import scalars_in_memory
-from rec_summary.series.slices import SliceHistory, histories, numbers_without_curve
 from rec_summary.series.text import valid
 
 

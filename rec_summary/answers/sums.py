@@ -15,7 +15,7 @@ import numpy as np
 from rec_summary.answers.scan import ALL, LEAST_PAST, Change, Compare
 from rec_summary.arrays import Flags, Floats, Integers
 from rec_summary.metrics.quality.slice_sums import FIELDS
-from rec_summary.series.slices import SliceHistory
+from rec_summary.series.runs.slices import SliceHistory
 
 (
     EXAMPLES,

@@ -22,7 +22,7 @@ from rec_summary.answers.scalars import Scalars, Watched
 from rec_summary.answers.scan import Compare, Onset, Scan, scan, threshold
 from rec_summary.arrays import Floats, Integers
 from rec_summary.metrics.quality.slices import OTHER
-from rec_summary.series.slices import SliceHistory
+from rec_summary.series.runs.slices import SliceHistory
 
 METRICS: Final = ("auc", "ne", "calibration")
 """The metrics that can be asked for."""

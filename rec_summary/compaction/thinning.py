@@ -192,16 +192,20 @@ class Thinner:
 
     def _add_sums(self, sums: _Sums) -> None:
         """Adds sums to those of the same bucket."""
-        before, width = self._sums.get(sums.tag), self._width * _SUMS_WIDTHS
-        if before is not None and before.step // width == sums.step // width:
-            sums = before.with_next(sums)
-        elif before is not None:
-            self._put_sums(before)
-        self._sums[sums.tag] = sums
+        width = self._width * _SUMS_WIDTHS
+        if any(each.step // width != sums.step // width for each in self._sums.values()):
+            self._put_sums()
+        before = self._sums.get(sums.tag)
+        self._sums[sums.tag] = sums if before is None else before.with_next(sums)
 
-    def _put_sums(self, sums: _Sums) -> None:
-        value = slice_sums.encode_interval(*sums[3:])
-        self._put(_Other(sums.serial, sums.step, sums.wall_time, [value]), len(value))
+    def _put_sums(self) -> None:
+        """Puts the sums of a bucket together: orders are recorded in some of its reports only."""
+        if not self._sums:
+            return
+        serial, step, wall_time = max(each[:3] for each in self._sums.values())
+        values = [slice_sums.encode_interval(*each[3:]) for each in self._sums.values()]
+        self._put(_Other(serial, step, wall_time, values), sum(map(len, values)))
+        self._sums.clear()
 
     def _stays(self, kind: str, tag: str, step: int) -> bool:
         """Whether a value is the first one in its bucket."""
@@ -214,9 +218,7 @@ class Thinner:
 
     def flush(self) -> Iterator[bytes]:
         """Yields the payloads of all records that stay and were not yielded."""
-        for sums in self._sums.values():
-            self._put_sums(sums)
-        self._sums.clear()
+        self._put_sums()
         others, self._others, self._other_bytes = self._others, [], 0
         others.sort(key=operator.attrgetter("serial"))  # of sums, the last one of a bucket counts
         points, self._points, self._count = self._points, [], 0

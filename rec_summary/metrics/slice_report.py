@@ -12,6 +12,7 @@ import numpy as np
 from rec_summary.arrays import Floats
 from rec_summary.metrics.directions import costs_of
 from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.quality.slice_sums import delong
 from rec_summary.metrics.quality.slices import OTHER, Slices, SliceState, label
 from rec_summary.metrics.tags import CHANCE_ERROR, QUALITY
 
@@ -87,7 +88,8 @@ def values_of(
         header, with the worst slices first.
     """
     entries = [_slice(label(name), state, metrics_of) for name, _, state in slices.slices()]
-    shown = [_slice(label(name), state, metrics_of) for name, state in slices.shown_slices()]
+    names = set(map(label, slices.shown_names()))
+    shown = [slice_ for slice_ in entries if slice_.name in names]
     rest = _slice(OTHER, slices.other, metrics_of)
     if rest.metrics.get("examples"):
         shown.append(rest)
@@ -145,21 +147,11 @@ def effective_numbers(quality: ClickQuality) -> tuple[float, float]:
 def auc_standard_error(quality: ClickQuality) -> float:
     """Returns the standard error of an AUC; NaN for fewer than two clicks or non-clicks.
 
-    From the variances of the share of non-clicks below each click, and of clicks above each
-    non-click (DeLong, DeLong and Clarke-Pearson 1988). Scores of a cell count as equal. Of
-    weighted examples, there are as many as `effective_numbers` says.
+    Of weighted examples, there are as many as `effective_numbers` says.
     """
-    numbers = effective_numbers(quality)
-    if min(numbers) < 2:
-        return math.nan
-    negatives, positives = quality.order.negatives, quality.order.positives
-    total = float(negatives.sum()), float(positives.sum())
-    below = (np.cumsum(negatives) - 0.5 * negatives) / total[0]
-    above = (np.cumsum(positives[::-1])[::-1] - 0.5 * positives) / total[1]
-    area = float(positives @ below) / total[1]
-    of_clicks = float(positives @ (below - area) ** 2) / (numbers[1] - 1)
-    of_others = float(negatives @ (above - area) ** 2) / (numbers[0] - 1)
-    return math.sqrt(of_clicks / total[1] + of_others / total[0])
+    orders = np.stack([quality.order.negatives, quality.order.positives])
+    _, error = delong(orders[None], np.array([effective_numbers(quality)]))
+    return float(error[0])
 
 
 def _costs(metric: str, numbers: Floats) -> Floats:

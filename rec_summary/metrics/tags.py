@@ -142,17 +142,8 @@ GROUPS: Final = frozenset(
     (
         *(metric.name for metric in itertools.chain(*METRICS.values())),
         *("pr_curve", "reliability", "scores"),
-        *(
-            "table",
-            "throughput",
-            "freshness",
-            "host",
-            "drift",
-            "states",
-            "sums",
-            "slice",
-            "feature",
-        ),
+        *("table", "throughput", "freshness", "host", "drift", "states", "sums"),
+        *("slice", "feature"),
         "label_delay",
     )
 )
@@ -166,6 +157,13 @@ _ALWAYS: Final = re.compile(
 
 OF_TASK: Final = r"(?:(?!table/|slice/|feature/)[^/]+/)?"
 """A regular expression of the task in a tag, after `PREFIX`: the unnamed one, or any other."""
+
+SLICE_TAG: Final = re.compile(
+    rf"(?P<start>{PREFIX}(?P<task>{OF_TASK})slice/(?P<column>[^/=]+))(?:=(?P<value>[^/]*))?"
+    r"(?P<rest>/.+?(?:/(?P<window>(?:last|decayed)_\d+|lifetime))?)",
+    re.DOTALL | re.ASCII,
+)
+"""A tag of a column of slices, or of one of its values, which is quoted; a window comes last."""
 
 _TASK_TAG: Final = re.compile(rf"{PREFIX}(?!table/|slice/|feature/)(?P<task>[^/]+)/(?:{JUDGED})/")
 

@@ -43,8 +43,8 @@ from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import rows_of
 from rec_summary.series.report import Problem, Progress, Report
+from rec_summary.series.runs.slices import SLICE_COLUMNS, slice_table
 from rec_summary.series.runs.values import finished
-from rec_summary.series.slices import SLICE_COLUMNS, slice_table
 from rec_summary.series.text import printable, valid
 from rec_summary.tables.frames import column_types, histogram_columns
 from rec_summary.tables.parquet import PART_BYTES, Cells, ParquetFiles, Schema, require_pyarrow

@@ -25,6 +25,7 @@ from rec_summary.series.overview.choice import check_ranks, check_tags, chosen_r
 from rec_summary.series.overview.each_run import each_run
 from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
+from rec_summary.series.runs.slices import SLICE_COLUMNS, slice_table
 from rec_summary.series.runs.values import (
     RankScalars,
     Value,
@@ -33,7 +34,6 @@ from rec_summary.series.runs.values import (
     scalars_in_memory,
 )
 from rec_summary.series.runs.writers import Writer
-from rec_summary.series.slices import SLICE_COLUMNS, slice_table
 from rec_summary.series.text import printable, valid
 from rec_summary.tables.groups import Groups
 from rec_summary.tables.notebook import RunView, overview_html

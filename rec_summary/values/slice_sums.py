@@ -22,7 +22,7 @@ KIND: Final = "slice_sums"
 """The field of `Summary.Value`."""
 
 _SUMS_TAG: Final = PREFIX + "sums"
-_ORDERS_TAG: Final = PREFIX + "orders"
+_ORDERS_TAG: Final = _SUMS_TAG + "/orders"
 
 _OF_ONES: Final = {
     "weight": "examples",

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +18,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts import prometheus
 from rec_summary.alerts.last_values import LastOfRun, LastValue, LastValues
+from rec_summary.alerts.quality import damage_of
 from rec_summary.alerts.rules import read_rule
-from rec_summary.alerts.states import Transition
+from rec_summary.alerts.states import AlertStates, Transition
+from rec_summary.answers.why import Answer, Begin, Finding
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions, Selection
+from rec_summary.series.report import Report
 from tests.support.record_dirs import START
 from tests.support.waiting import PATIENCE_SECS, eventually
 
@@ -129,6 +133,26 @@ def test_the_value_of_a_slice_is_a_label(
     for name in ("value", "step", "timestamp_seconds"):
         assert labels[f"recsummary_{name}"] == {**sliced, "task": task, "window": window}
     assert labels["recsummary_alert_firing"] == {**sliced, "rule": "low"}
+
+
+def test_the_slice_that_lost_quality_is_a_label(tmp_path: Path) -> None:
+    quality = Finding("slice", "page=a/b=%", "cvr", "ne", 0.8, 1.1, None, 9.0, 30, 29, 31)
+    answer = Answer(None, None, ("cvr",), 1, 60, Begin(30, 29, 31), (quality,))
+    damage = damage_of(Run("run", str(tmp_path), ()), 0.0, Report(), lambda *_, **__: answer)
+    assert damage is not None
+    rule, values = read_rule("quality-change"), LastValues(Selection(ExportOptions()))
+    states = AlertStates([rule])
+    values.polled, values.firing = START, tuple(states.judge("run", rule, damage, START))
+    families = text_string_to_metric_families(prometheus.text_of(values).decode())
+    (sample,) = (each for family in families for each in family.samples if "rule" in each.labels)
+    assert sample.labels == {
+        "run": "run",
+        "rank": "0",
+        "tag": "recommender/cvr/slice/page/normalised_entropy",
+        "rule": "quality-change",
+        "column": "page",
+        "value": "a/b=%",
+    }
 
 
 @pytest.mark.parametrize(

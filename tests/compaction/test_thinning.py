@@ -160,6 +160,23 @@ def test_sums_by_slice_are_added_up(steps: list[int]) -> None:
     assert examples == collections.Counter(f"v{step % 3}" for step in steps)
 
 
+def test_sums_and_orders_of_a_bucket_share_a_record() -> None:
+    messages = []
+    for step in (10, 20, 30, 110):
+        message = event(step)
+        part = SlicedSums("", "", False, [""], np.ones((1, len(FIELDS))), None, None)
+        message.summary.value.add().ParseFromString(encode_interval("sums", 0, [part]))
+        if step in (10, 110):  # a detailed report
+            cells = SlicedSums(*part[:5], np.array([3]), np.ones(1))
+            message.summary.value.add().ParseFromString(encode_interval("sums/orders", 0, [cells]))
+        messages.append(message)
+    kept = thinned(messages, 10)
+    assert [(each.step, [value.tag for value in each.summary.value]) for each in kept] == [
+        (30, ["sums", "sums/orders"]),
+        (110, ["sums", "sums/orders"]),
+    ]
+
+
 def test_damaged_sums_stay() -> None:
     messages = []
     for step in (1, 2):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from rec_summary._pb import summary_pb2
-from rec_summary.series.slices import SliceHistory
+from rec_summary.series.runs.slices import SliceHistory
 from rec_summary.values.slice_sums import SlicedSums, encode_sums
 from tests.support.record_dirs import event, scalar, write_segment
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS
-from rec_summary.series.slices import SliceHistory
+from rec_summary.series.runs.slices import SliceHistory
 
 COLUMNS = {"country": 8, "language": 6, "device": 3, "hour": 24, "genre": 20}
 COUNTRIES = ("ES", "DE", "FR", "IT", "US", "GB", "PL", "SE")

@@ -55,7 +55,7 @@ def test_what_is_encoded_is_decoded(seed: int, size: int, weighted: bool, orders
 def test_sums_and_orders_have_tags_of_their_own() -> None:
     part = column(0, ["a", "b"])
     values = [Summary.Value.FromString(data) for data in encode_sums(3, [part], {"a": 0.5})]
-    assert [value.tag for value in values] == ["recommender/sums", "recommender/orders"]
+    assert [value.tag for value in values] == ["recommender/sums", "recommender/sums/orders"]
     assert [value.slice_sums.after for value in values] == [3, 3]
     assert [decode_numbers(value.slice_sums) for value in values] == [{}, {"a": 0.5}]
     both = added([each for value in values for each in decode_sums(value.slice_sums)])
@@ -63,7 +63,7 @@ def test_sums_and_orders_have_tags_of_their_own() -> None:
     np.testing.assert_array_equal(dense_orders(both), dense_orders(part))
     nothing = SlicedSums(*part[:4], np.zeros_like(part.sums), *part[5:])
     (only,) = (Summary.Value.FromString(data) for data in encode_sums(3, [nothing], {}))
-    assert only.tag == "recommender/orders"
+    assert only.tag == "recommender/sums/orders"
 
 
 def test_equal_weights_take_less_space() -> None:

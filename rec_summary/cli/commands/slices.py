@@ -62,7 +62,7 @@ def slices(
     error. `why` says which of them moved.
     """
     from rec_summary.series.options import ExportOptions, Selection
-    from rec_summary.series.slices import SLICE_COLUMNS
+    from rec_summary.series.runs.slices import SLICE_COLUMNS
     from rec_summary.tables.query import column_of, sort_rows
 
     by = column_of(sort.removeprefix("-"), list(SLICE_COLUMNS))
@@ -87,7 +87,7 @@ def slices(
 
 
 def _rows(runs: Sequence[Run], selection: Selection, report: Report) -> Iterator[dict[str, Any]]:
-    from rec_summary.series.slices import slice_table
+    from rec_summary.series.runs.slices import slice_table
 
     for run in runs:
         for part in slice_table(run, selection, report, total=True):

@@ -146,7 +146,7 @@ class Moments:
 
 
 def areas(orders: Floats, weights: Floats, squares: Floats) -> tuple[Floats, Floats]:
-    """Returns AUCs, and their standard errors (DeLong, DeLong and Clarke-Pearson 1988).
+    """Returns AUCs, and their standard errors, as `delong`.
 
     NaN without a click and a non-click, and where the scores are too close to each other for the
     cells: if a click and a non-click often are in one. An error also with fewer than two of either.
@@ -157,21 +157,37 @@ def areas(orders: Floats, weights: Floats, squares: Floats) -> tuple[Floats, Flo
         squares: Those of the squared weights: of weighted examples there are as many as have the
             same error with equal weights (Kish 1965).
     """
+    totals = orders.sum(axis=2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        area, error = delong(orders, totals * weights / squares)
+        ties = orders.prod(axis=1).sum(axis=1) / totals.prod(axis=1)
+    known = ties <= _MOST_TIES
+    return np.where(known, area, np.nan), np.where(known, error, np.nan)
+
+
+def delong(orders: Floats, numbers: Floats) -> tuple[Floats, Floats]:
+    """Returns AUCs, and their standard errors; scores of a cell count as equal.
+
+    From the variances of the share of non-clicks below each click, and of clicks above each
+    non-click (DeLong, DeLong and Clarke-Pearson 1988). An error is NaN for fewer than two of
+    either.
+
+    Args:
+        orders: The weights of non-clicks and of clicks by cell of the score, (values, 2, cells).
+        numbers: How many examples of equal weight they are worth, (values, 2).
+    """
     others, clicks = orders[:, 0], orders[:, 1]
     with np.errstate(invalid="ignore", divide="ignore"):
-        below, above = (
+        below, under = (
             (part.cumsum(axis=1) - 0.5 * part) / part.sum(axis=1, keepdims=True)
             for part in (others, clicks)
         )
-        above = 1.0 - above
-        totals = orders.sum(axis=2)
-        ties = (clicks * others).sum(axis=1) / totals.prod(axis=1)
-        below[ties > _MOST_TIES] = np.nan
-        area = (clicks * below).sum(axis=1) / totals[:, 1]
-        spread = (others * (above - area[:, None]) ** 2).sum(axis=1) / totals[:, 0]
-        spread_of_clicks = (clicks * (below - area[:, None]) ** 2).sum(axis=1) / totals[:, 1]
-        numbers = totals * weights / squares
-        variance = spread / (numbers[:, 0] - 1) + spread_of_clicks / (numbers[:, 1] - 1)
+        area = (clicks * below).sum(axis=1) / clicks.sum(axis=1)
+        spreads = [
+            (part * (share - area[:, None]) ** 2).sum(axis=1) / part.sum(axis=1)
+            for part, share in ((others, 1.0 - under), (clicks, below))
+        ]
+        variance = (np.stack(spreads, axis=1) / (numbers - 1)).sum(axis=1)
     error = np.sqrt(np.where((numbers >= 2).all(axis=1), variance, np.nan))
     return area, error
 
@@ -180,7 +196,7 @@ class ValueSums(State):
     """The sums of a column's values since the last report.
 
     A value that was recorded keeps its place until another one has twice as many examples. The
-    values are stored for a restart, and the sums are not: they begin anew with each report.
+    values are stored for a restart, and the sums are not: they begin again with each report.
 
     Attributes:
         most: The number of values that are recorded one by one.
@@ -230,7 +246,7 @@ class ValueSums(State):
             self._totals[:, _OF_CLICKS] += counts[:, 1:]
 
     def end_interval(self, *, detailed: bool) -> ColumnSums:
-        """Returns the sums, and begins anew; the orders, if they are returned, as well."""
+        """Returns the sums, and begins again; the orders, if they are returned, as well."""
         names, examples = list(self._rows), self._totals[1:, 0]
         recent = {
             name: _FADE * self._recent.get(name, 0.0) + count

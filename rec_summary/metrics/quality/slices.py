@@ -246,11 +246,12 @@ class Slices(Scalable):
         for name in sorted(self._sizes, key=lambda name: (-self._sizes[name], name)):
             yield name, self._sizes[name], self._states[name]
 
-    def shown_slices(self) -> Iterator[tuple[str, Any]]:
-        """Yields name and state of what is shown: the most frequent values, and those of before."""
-        for rank, (name, _, state) in enumerate(self.slices()):
-            if rank < self.shown or name in self.tagged:
-                yield name, state
+    def shown_names(self) -> Iterator[str]:
+        """Yields what is shown: the most frequent values, and of the others those of before."""
+        tagged = set(self.tagged)
+        for rank, (name, *_) in enumerate(self.slices()):
+            if rank < self.shown or name in tagged:
+                yield name
 
     def tag_shown(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Tags the values of `before`, and the most frequent ones; returns all that are tagged.

@@ -6,7 +6,6 @@ Memory is bounded: a series of any length is a few numbers and at most 128 means
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,13 +13,12 @@ from typing import Final
 import numpy as np
 
 from rec_summary.arrays import Floats, Integers
-from rec_summary.metrics.tags import PREFIX
+from rec_summary.metrics.tags import SLICE_TAG
 from rec_summary.series.batch import Columns, Span
 
 HEALTH: Final = "rec_summary/"
 """The beginning of the tags of the telemetry's counters of itself; they are listed last."""
 
-_SLICE: Final = re.compile(rf"({PREFIX}(?:[^/]+/)?slice/[^/=]+=)[^/]*(/.+)")
 _MOST_BUCKETS: Final = 128  # even; a screen has fewer columns for a sparkline
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 
@@ -140,8 +138,9 @@ def folded(tags: Iterable[TagSummary]) -> list[TagSummary]:
     """
     groups: dict[tuple[str, ...], list[TagSummary]] = {}
     for each in tags:
-        match = _SLICE.fullmatch(each.tag)
-        parts = match.groups() if match else (each.tag,)
+        match = SLICE_TAG.fullmatch(each.tag)
+        is_value = match is not None and match["value"] is not None
+        parts = (f"{match['start']}=", match["rest"]) if match and is_value else (each.tag,)
         groups.setdefault((each.kind, *parts), []).append(each)
     return [
         _together(f"({len(of):,} values)".join(parts), of) for (_, *parts), of in groups.items()

@@ -433,12 +433,12 @@ def test_a_value_that_was_shown_stays_shown() -> None:
     state.update(["a", "a", "b"], [0.5] * 3, [0, 1, 1])
     assert state.tag_shown(()) == ("a",)
     state.update(["b"] * 4, [0.5] * 4, [0] * 4)
-    assert [name for name, _ in state.shown_slices()] == ["b", "a"]
+    assert list(state.shown_names()) == ["b", "a"]
     assert state.tag_shown(state.tagged) == ("a", "b")
     merged = Slices(LogLoss(), 16, shown=1)
     merged.update(["c", "a", "b"], [0.5] * 3, [0, 1, 1])
     merged.merge(Slices.from_arrays(state.arrays()))
-    assert [name for name, _ in merged.shown_slices()] == ["b", "a"]
+    assert list(merged.shown_names()) == ["b", "a"]
 
 
 def test_only_values_with_a_state_stay_shown_if_there_are_too_many() -> None:

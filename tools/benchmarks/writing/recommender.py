@@ -18,6 +18,7 @@ _PEER_WINDOW = 10_000_000  # TorchRec's default: its AUC is of all examples of t
 _STEP = 0.005  # seconds
 _COLUMNS = 8
 _BLOCK = 200  # steps with or without the metrics
+_SLICED, _VALUES = 2, 20  # columns of slices, and their values
 _TORCHREC = ROOT / ".venv-torchrec" / "bin" / "python"
 
 
@@ -31,6 +32,7 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
         [
             Contestant("batch", large_batches, {"times": times}),
             Contestant("ours", two_tasks, {"steps": steps}),
+            Contestant("slices", two_tasks, {"steps": steps, "columns": _SLICED}),
             *(
                 Contestant(name, torchrec_module, {"steps": n, "window": size}, str(_TORCHREC))
                 for name, size, n in windows
@@ -50,6 +52,7 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
         "steps, and of no shorter window. A step of 5 ms is one product of matrices on one core, "
         f"in {long:,} steps; the metrics are switched on and off in blocks of {_BLOCK}, and a "
         "block is compared with those beside it. "
+        f"Columns of slices have {_VALUES} values, and TorchRec has none. "
         f"Large batch: {_BATCH:,} × {_TABLES} ids, predictions, labels and users, passed to "
         f"the step hook {times} times, 20 ms apart, with {_TABLES} tables of {_ROWS:,} rows; the "
         "hook on the training thread, and the CPU time of the writer's thread. `observe`: "
@@ -63,6 +66,9 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
             at_most, which = (bound, "") if name == "TorchRec" else (None, f"; {name}")
             row = f"two tasks: {what}, a step{which}"
             rows.append(cost(row, "ms", ours, peer, "TorchRec", at_most))
+    sliced, peer = column(rounds, "slices", "CPU"), column(rounds, "TorchRec", "CPU")
+    row = f"two tasks, {_SLICED} columns of slices: CPU, a step"
+    rows.append(cost(row, "ms", sliced, peer, "TorchRec", 0.5))
     added = column(rounds, "step", "added")
     rows.append(Row("step of 5 ms: added", "%", added, target=Target("ours", "<=", 3)))
     above = column(rounds, "observe", "above")
@@ -217,9 +223,9 @@ def torchrec_module(work: str, steps: int, window: int) -> dict[str, float]:
     }
 
 
-def two_tasks(work: str, steps: int) -> dict[str, float]:
+def two_tasks(work: str, steps: int, columns: int = 0) -> dict[str, float]:
     """Times the step hook of two tasks, and the writer's thread behind it."""
-    step_of, close = _two_tasks(work)
+    step_of, close = _two_tasks(work, columns)
     warm_up, wall = 10, 0.0
     for step in range(1, warm_up + 1):
         step_of(step)
@@ -264,21 +270,25 @@ def five_ms(work: str, steps: int) -> dict[str, float]:
     return {"added": 100 * statistics.median(added)}
 
 
-def _two_tasks(work: str) -> tuple[Callable[[int], None], Callable[[], None]]:
-    """Returns a step with the metrics of two tasks, and what ends them."""
+def _two_tasks(work: str, columns: int = 0) -> tuple[Callable[[int], None], Callable[[], None]]:
+    """Returns a step with the metrics of two tasks, by some columns, and what ends them."""
+    import numpy as np
     from mindspore import Tensor
 
     from rec_summary import RecommenderMetrics, Task
 
     options = RecommenderMetrics(
         tasks={name: Task(2 * at, 2 * at + 1) for at, name in enumerate(_TASKS)},
+        slices={f"column_{at}": at for at in range(columns)},
         last=(_WINDOW,),
         report_steps=_COMPUTED,
         throughput=False,
         host=False,
     )
     batches = [tuple(map(Tensor, arrays)) for arrays in _scored()]
-    return _steps(work, options, [{"net_outputs": each, "batch_num": 1} for each in batches])
+    values = np.random.default_rng(0).integers(0, _VALUES, (columns, _BATCH), np.int32)
+    inputs = {"train_dataset_element": [*map(Tensor, values)], "batch_num": 1}
+    return _steps(work, options, [{"net_outputs": each, **inputs} for each in batches])
 
 
 def _steps(

@@ -146,14 +146,10 @@ class TaskMetrics:
     def end_interval(self) -> dict[str, State]:
         """Returns the states of a report, by key, and reports the mistakes of the interval."""
         self._mistakes.end_interval()
-        states = {
-            tags.key(group, name): window.total()
-            for group, windows in self.groups.items()
-            for name, window in windows.items()
-        }
+        states: dict[str, State] = {}
         for group, windows in self.groups.items():
             for name, window in windows.items():
-                state = states[tags.key(group, name)]
+                state = states[tags.key(group, name)] = window.total()
                 if isinstance(state, Slices):
                     # What is stored for a restart has it.
                     window.empty.tagged = state.tag_shown(window.empty.tagged)

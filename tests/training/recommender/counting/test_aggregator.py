@@ -345,7 +345,7 @@ def orders_of(payloads):
         (decode_sums(value.slice_sums), decode_numbers(value.slice_sums))
         for payload in payloads
         for value in Event.FromString(payload).summary.value
-        if value.tag == "recommender/orders"
+        if value.tag == "recommender/sums/orders"
     ]
     return found[-1]
 

@@ -14,7 +14,7 @@ from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
-from rec_summary.series.slices import histories, intervals
+from rec_summary.series.runs.slices import histories, intervals
 from rec_summary.values.slice_sums import SlicedSums, encode_interval, encode_sums
 from rec_summary.values.summary import encode_event
 from tests.support.record_dirs import event, write_segment
