@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 import numpy as np
 
 from rec_summary.answers.scan import ALL, Change, Compare
-from rec_summary.answers.sums import CLICK_SQUARES, CLICKS, WEIGHT, WEIGHT_SQUARES
 from rec_summary.arrays import Floats, Integers
-from rec_summary.metrics.quality.slice_sums import areas
+from rec_summary.metrics.quality.slice_sums import areas, delong
 from rec_summary.series.runs.slices import SliceHistory
 
 _FLOOR: Final = 0.003
@@ -18,8 +18,7 @@ _FEWEST: Final = 20  # clicks, and non-clicks
 
 def area_of(orders: Floats) -> float:
     """Returns the AUC of one slice, (2, cells)."""
-    weights = orders.sum(axis=1)[None]
-    return float(areas(orders[None], weights, weights)[0][0])
+    return float(delong(orders[None], orders.sum(axis=1)[None])[0][0])
 
 
 def comparing(history: SliceHistory, totals: Floats) -> Compare:
@@ -31,14 +30,11 @@ def comparing(history: SliceHistory, totals: Floats) -> Compare:
     """
     at = np.searchsorted(history.steps, history.order_steps, "right")
     fields = np.diff(totals[:, at], axis=1, prepend=0)
-    weights, squares = (
-        np.stack([fields[of_all] - fields[of_clicks], fields[of_clicks]], axis=-1)
-        for of_all, of_clicks in ((WEIGHT, CLICKS), (WEIGHT_SQUARES, CLICK_SQUARES))
-    )
-    parts = zip(history.orders, weights, squares, strict=True)
-    area, error = (np.stack(each) for each in zip(*(areas(*part) for part in parts), strict=True))
+    parts = zip(history.orders, np.moveaxis(fields, 1, 0), strict=True)
+    found = zip(*itertools.starmap(areas, parts), strict=True)
+    area, error, numbers = (np.stack(each) for each in found)
+    is_enough = (numbers >= _FEWEST).all(axis=-1) & (error > 0)
     with np.errstate(all="ignore"):
-        is_enough = (weights**2 >= _FEWEST * squares).all(axis=-1) & (error > 0)
         precision = np.where(is_enough, error, np.inf) ** -2.0
     summed = np.zeros((2, len(area) + 1, area.shape[1]))
     np.cumsum(precision, axis=0, out=summed[0, 1:])

@@ -8,28 +8,28 @@ Standard errors have a floor beside that of sampling, since no model is without 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from rec_summary.answers.scan import ALL, LEAST_PAST, Change, Compare
 from rec_summary.arrays import Flags, Floats, Integers
-from rec_summary.metrics.quality.slice_sums import FIELDS
-from rec_summary.series.runs.slices import SliceHistory
-
-(
-    EXAMPLES,
-    WEIGHT,
-    CLICKS,
-    PREDICTED,
-    LOSS,
-    WEIGHT_SQUARES,
-    CLICK_SQUARES,
-    LOSS_WEIGHTS,
-    LOSS_SQUARES,
+from rec_summary.metrics.quality.slice_sums import (
     CLICK_LOSSES,
+    CLICK_SQUARES,
+    CLICKS,
     ERROR_SQUARES,
-) = range(len(FIELDS))
+    EXAMPLES,
+    LOSS,
+    LOSS_SQUARES,
+    LOSS_WEIGHTS,
+    PREDICTED,
+    WEIGHT,
+    WEIGHT_SQUARES,
+    Sums,
+    entropy,
+)
+from rec_summary.series.runs.slices import SliceHistory
 
 _CALIBRATION_FLOOR: Final = 0.01  # of the click rate
 _LEAST_CALIBRATION: Final = 0.05  # the least change that counts, as a logarithm
@@ -41,37 +41,8 @@ _CLICKS_BEFORE: Final = 20  # clicks, and non-clicks, that a past needs
 _CLICKS_AFTER: Final = 5  # that are expected in what is compared
 
 
-class Sums(Protocol):
-    """Sums by their numbers, such as an array (11, ...)."""
-
-    def __getitem__(self, number: int, /) -> Any:
-        """Returns one sum."""
-
-
 Statistic = Callable[[Sums, Sums, Sums, Sums], Change]
 """Compares sums before and after, of each value and of all together."""
-
-
-def entropy(rate: Floats) -> Floats:
-    """Returns the entropy of click rates in nats; 0 for rates of 0 and 1."""
-    with np.errstate(all="ignore"):
-        entropies = -rate * np.log(rate) - (1 - rate) * np.log1p(-rate)
-    return np.where(np.isnan(entropies), 0.0, entropies)
-
-
-def calibration_of(sums: Sums) -> Floats:
-    """Returns predicted clicks divided by clicks, (...), of sums (11, ...)."""
-    with np.errstate(all="ignore"):
-        ratio: Floats = sums[PREDICTED] / sums[CLICKS]
-    return ratio
-
-
-def normalised_entropy_of(sums: Sums) -> Floats:
-    """Returns the log loss divided by the entropy of the click rate, (...), of sums (11, ...)."""
-    with np.errstate(all="ignore"):
-        loss, rate = (sums[sum_] / sums[WEIGHT] for sum_ in (LOSS, CLICKS))
-        normalised: Floats = loss / entropy(rate)
-    return normalised
 
 
 def click_rate_of(sums: Sums) -> Floats:

@@ -21,6 +21,12 @@ from rec_summary.answers import orders, parts, scalars, sums
 from rec_summary.answers.scalars import Scalars, Watched
 from rec_summary.answers.scan import Compare, Onset, Scan, scan, threshold
 from rec_summary.arrays import Floats, Integers
+from rec_summary.metrics.quality.slice_sums import (
+    EXAMPLES,
+    WEIGHT,
+    calibration_of,
+    normalised_entropy_of,
+)
 from rec_summary.metrics.quality.slices import OTHER
 from rec_summary.series.runs.slices import SliceHistory
 
@@ -238,7 +244,7 @@ def why(
     }
     scanned: list[_Scanned] = []
     # Other tasks, such as purchases, have only some of its examples: their traffic is its quality.
-    widest = max(wholes, key=lambda name: wholes[name].sums[..., sums.EXAMPLES].sum(), default="")
+    widest = max(wholes, key=lambda name: wholes[name].sums[..., EXAMPLES].sum(), default="")
     for name, whole in wholes.items():
         own = [history for history in histories if history.task == name and len(history.values)]
         scanned += _scan_task(whole, own, metric, since, at, with_traffic=name == widest)
@@ -321,7 +327,7 @@ def _scan_scalars(
     """Yields the comparisons of all scalars that can be a cause."""
     whole = max(wholes.values(), key=lambda each: len(each.steps), default=None)
     times = np.zeros(0) if whole is None else whole.wall_times
-    examples = None if whole is None else whole.sums[:, 0, sums.EXAMPLES]
+    examples = None if whole is None else whole.sums[:, 0, EXAMPLES]
     warm = 0 if whole is None else int(whole.steps[min(sums.warm_up(whole), len(reports) - 1)])
     for each in scalars.watched(series, reports, times):
         start = max(warm, int(each.steps[len(each.steps) // _WARM])) if len(each.steps) else 0
@@ -432,7 +438,7 @@ def _stands_out(move: _Move, least: float) -> bool:
 def _effect(sums_of: Floats, metric: str) -> float:
     """Returns how far a part moved, on a scale on which parts of any size compare."""
     if metric == "calibration":
-        was, now = (float(np.log(sums.calibration_of(each + 0.5))) for each in sums_of)
+        was, now = (float(np.log(calibration_of(each + 0.5))) for each in sums_of)
         return now - was
     return float(sums.quality(*sums_of, *sums_of).delta)
 
@@ -481,9 +487,9 @@ def _has_damage_of_its_own(move: _Move, source: _Move) -> bool:
         for each, series in ((history, move.series), (other, source.series))
     )
     change, explained = statistic(*own, *own), statistic(*of_source, *of_source)
-    weight = own[1, sums.WEIGHT]
+    weight = own[1, WEIGHT]
     damage = abs(float(change.delta)) - _BEYOND * float(change.variance) ** 0.5
-    most = _EXPLAINED * abs(float(explained.delta)) * of_source[1, sums.WEIGHT]
+    most = _EXPLAINED * abs(float(explained.delta)) * of_source[1, WEIGHT]
     return bool(damage * weight > most)
 
 
@@ -549,11 +555,11 @@ def _values(move: _Move) -> tuple[float | None, float | None]:
     elif history is not None and metric == "traffic":
         assert move.scanned.whole is not None
         own, every = (_windows(move, each) for each in (history, move.scanned.whole))
-        numbers = (own[:, sums.WEIGHT, move.series] / every[:, sums.WEIGHT, 0]).tolist()
+        numbers = (own[:, WEIGHT, move.series] / every[:, WEIGHT, 0]).tolist()
     else:
         assert history is not None
-        of = {"calibration": sums.calibration_of, "click_rate": sums.click_rate_of}
-        function = of.get(metric, sums.normalised_entropy_of)
+        of = {"calibration": calibration_of, "click_rate": sums.click_rate_of}
+        function = of.get(metric, normalised_entropy_of)
         numbers = [float(function(each)) for each in _windows(move, history)[..., move.series]]
     was, now = (number if np.isfinite(number) else None for number in numbers)
     return was, now

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from rec_summary.answers.parts import auc_parts, common, entropy_parts
-from rec_summary.answers.sums import CLICKS, EXAMPLES, LOSS, WEIGHT, normalised_entropy_of
-from rec_summary.metrics.quality.slice_sums import FIELDS, areas
+from rec_summary.metrics.quality.slice_sums import (
+    CLICKS,
+    EXAMPLES,
+    FIELDS,
+    LOSS,
+    WEIGHT,
+    delong,
+    normalised_entropy_of,
+)
 
 
 def sums(seed: int, values: int = 9) -> np.ndarray:
@@ -77,6 +84,6 @@ def test_the_parts_of_the_auc_sum_to_its_change() -> None:
     orders = [random.integers(0, 50, (4, 2, 30)).astype(float) for _ in range(2)]
     before, after = (part.sum(0)[None] for part in orders)
     one = np.ones((1, 2))
-    change = areas(after, one, one)[0][0] - areas(before, one, one)[0][0]
+    change = delong(after, one)[0][0] - delong(before, one)[0][0]
     parts = auc_parts(*orders)
     assert sum(part.sum() for part in parts) == pytest.approx(change, abs=1e-12)

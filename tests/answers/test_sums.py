@@ -7,7 +7,7 @@ import pytest
 
 from rec_summary.answers import sums
 from rec_summary.answers.scan import Change
-from rec_summary.metrics.quality.slice_sums import FIELDS
+from rec_summary.metrics.quality.slice_sums import FIELDS, WEIGHT, calibration_of
 from tests.support.slice_streams import history_of, sums_of
 
 
@@ -45,7 +45,7 @@ def test_lost_clicks_are_calibration_and_quality() -> None:
         change = statistic(before, after, before, after)
         assert z(change) > 5
         assert change.is_bad
-    assert sums.calibration_of(after) == pytest.approx(2, rel=0.1)
+    assert calibration_of(after) == pytest.approx(2, rel=0.1)
     assert z(sums.rate(before, after, before, after)) < -5
 
 
@@ -98,7 +98,7 @@ def test_reports_in_which_a_value_is_part_of_other_do_not_count() -> None:
     totals = sums.totals_of(history_of("", "", table, 10))
     wholes = sums.totals_of(history_of("", "", np.ones((6, 1, len(FIELDS))), 10))
     own = sums.whole_of_values(totals, wholes)
-    assert own[sums.WEIGHT, :, 0].tolist() == [0, 1, 2, 3, 3, 4, 5]
+    assert own[WEIGHT, :, 0].tolist() == [0, 1, 2, 3, 3, 4, 5]
 
 
 def test_the_warm_up_ends_when_the_task_is_learnt() -> None:

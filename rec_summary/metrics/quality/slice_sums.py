@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,8 +37,22 @@ FIELDS: Final = (
 """The sums, of each example with its weight w, label y, score p and log loss l: 1, w, wy, wp, wl,
 w², w²y, w²l, w²l², w²ly, w²(p - y)²."""
 
-_OF_ALL: Final = [FIELDS.index(name) for name in ("examples", "weight", "weight_squares")]
-_OF_CLICKS: Final = [FIELDS.index(name) for name in ("clicks", "click_squares")]
+(
+    EXAMPLES,
+    WEIGHT,
+    CLICKS,
+    PREDICTED,
+    LOSS,
+    WEIGHT_SQUARES,
+    CLICK_SQUARES,
+    LOSS_WEIGHTS,
+    LOSS_SQUARES,
+    CLICK_LOSSES,
+    ERROR_SQUARES,
+) = range(len(FIELDS))
+
+_OF_ALL: Final = [EXAMPLES, WEIGHT, WEIGHT_SQUARES]
+_OF_CLICKS: Final = [CLICKS, CLICK_SQUARES]
 
 _SHIFT: Final = np.uint64(49)  # of a key of `score_cells`: eight cells for each factor of two
 _LOWEST: Final = (1023 - 30) * 8  # the cell of scores below 2**-29
@@ -145,24 +159,67 @@ class Moments:
         }
 
 
-def areas(orders: Floats, weights: Floats, squares: Floats) -> tuple[Floats, Floats]:
-    """Returns AUCs, and their standard errors, as `delong`.
+class Sums(Protocol):
+    """Sums by their numbers, such as an array (len(FIELDS), ...)."""
 
-    NaN without a click and a non-click, and where the scores are too close to each other for the
-    cells: if a click and a non-click often are in one. An error also with fewer than two of either.
+    def __getitem__(self, number: int, /) -> Any:
+        """Returns one sum."""
+
+
+def entropy(rate: Floats) -> Floats:
+    """Returns the entropy of click rates in nats; 0 for rates of 0 and 1."""
+    with np.errstate(all="ignore"):
+        entropies = -rate * np.log(rate) - (1 - rate) * np.log1p(-rate)
+    return np.where(np.isnan(entropies), 0.0, entropies)
+
+
+def calibration_of(sums: Sums) -> Floats:
+    """Returns predicted clicks divided by clicks, (...); NaN without clicks."""
+    return _ratio(sums[PREDICTED], sums[CLICKS])
+
+
+def normalised_entropy_of(sums: Sums) -> Floats:
+    """Returns the log loss divided by the entropy of the click rate; NaN if all labels are one."""
+    loss, rate = (_ratio(sums[number], sums[WEIGHT]) for number in (LOSS, CLICKS))
+    return _ratio(loss, entropy(rate))
+
+
+def _ratio(numbers: Any, by: Any) -> Floats:
+    with np.errstate(all="ignore"):
+        return np.where(by > 0, np.divide(numbers, by), np.nan)
+
+
+class Areas(NamedTuple):
+    """AUCs, all of shape (values,) or more.
+
+    Attributes:
+        areas: The AUCs. NaN without a click and a non-click, and where the scores are too close to
+            each other for the cells: if a click and a non-click often are in one.
+        errors: Their standard errors.
+        numbers: How many non-clicks, and clicks, of equal weight they are of (Kish 1965), (.., 2).
+    """
+
+    areas: Floats
+    errors: Floats
+    numbers: Floats
+
+
+def areas(orders: Floats, sums: Sums) -> Areas:
+    """Returns the AUCs of values, as `delong`.
 
     Args:
         orders: The weights by cell of the score, (values, 2, CELLS).
-        weights: The weights of non-clicks and of clicks, (values, 2).
-        squares: Those of the squared weights: of weighted examples there are as many as have the
-            same error with equal weights (Kish 1965).
+        sums: The sums of the same examples, each (values,).
     """
+    weights, squares = (
+        np.stack([sums[of_all] - sums[of_clicks], sums[of_clicks]], axis=-1)
+        for of_all, of_clicks in ((WEIGHT, CLICKS), (WEIGHT_SQUARES, CLICK_SQUARES))
+    )
     totals = orders.sum(axis=2)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        area, error = delong(orders, totals * weights / squares)
-        ties = orders.prod(axis=1).sum(axis=1) / totals.prod(axis=1)
-    known = ties <= _MOST_TIES
-    return np.where(known, area, np.nan), np.where(known, error, np.nan)
+    numbers = totals * _ratio(weights, squares)
+    area, error = delong(orders, numbers)
+    known = _ratio(orders.prod(axis=1).sum(axis=1), totals.prod(axis=1)) <= _MOST_TIES
+    return Areas(np.where(known, area, np.nan), np.where(known, error, np.nan), numbers)
 
 
 def delong(orders: Floats, numbers: Floats) -> tuple[Floats, Floats]:

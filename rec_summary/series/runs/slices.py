@@ -11,7 +11,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rec_summary.arrays import Floats, Integers
-from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS, areas
+from rec_summary.metrics.quality.slice_sums import (
+    CELLS,
+    FIELDS,
+    areas,
+    calibration_of,
+    normalised_entropy_of,
+)
 from rec_summary.metrics.quality.slices import OTHER
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import Selection
@@ -243,8 +249,7 @@ def slice_table(
             area = error = np.full(len(part.values), np.nan)
             if part.cells is not None:
                 area, error = _areas(since.pop(place), part)
-            fields = dict(zip(FIELDS, part.sums.T, strict=True))
-            ratios = _normalised_entropy(fields), _ratio(fields["predicted"], fields["clicks"])
+            ratios = normalised_entropy_of(part.sums.T), calibration_of(part.sums.T)
             places = (np.full(len(part.values), at) for at in (step, wall_time))
             texts = ([text] * len(part.values) for text in (name, *key))
             columns_of = (*texts, part.values, *places, *part.sums.T[:5], *ratios, area, error)
@@ -305,20 +310,4 @@ def _areas(since: SlicedSums, part: SlicedSums) -> tuple[Floats, Floats]:
     """Returns the AUCs of the values of a part, of which `since` has all sums, and errors."""
     row_of = {value: row for row, value in enumerate(since.values)}
     rows = [row_of[value] for value in part.values]
-    fields = dict(zip(FIELDS, since.sums[rows].T, strict=True))
-    of_clicks = np.stack([fields["clicks"], fields["click_squares"]])
-    of_all = np.stack([fields["weight"], fields["weight_squares"]])
-    weights, squares = np.stack([of_all - of_clicks, of_clicks], axis=-1)
-    return areas(dense_orders(since)[rows], weights, squares)
-
-
-def _ratio(numbers: Floats, by: Floats) -> Floats:
-    return np.divide(numbers, by, out=np.full(len(by), np.nan), where=by > 0)
-
-
-def _normalised_entropy(fields: Mapping[str, Floats]) -> Floats:
-    rate = _ratio(fields["clicks"], fields["weight"])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        entropy = -(rate * np.log(rate) + (1 - rate) * np.log1p(-rate))
-    is_mixed = (rate > 0) & (rate < 1)
-    return _ratio(_ratio(fields["loss"], fields["weight"]), np.where(is_mixed, entropy, 0.0))
+    return areas(dense_orders(since)[rows], since.sums[rows].T)[:2]

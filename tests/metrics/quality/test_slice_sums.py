@@ -15,10 +15,14 @@ from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.slice_sums import (
     FIELDS,
+    WEIGHT,
+    WEIGHT_SQUARES,
     ColumnSums,
     Moments,
     ValueSums,
     areas,
+    calibration_of,
+    normalised_entropy_of,
 )
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.slice_report import auc_standard_error
@@ -180,8 +184,8 @@ def test_areas_are_those_of_all_scores(scale: float) -> None:
     exact.update(scores, labels)
     part = sums.end_interval(detailed=True)
     assert part.orders is not None
-    numbers = np.array([[len(labels) - labels.sum(), labels.sum()]], float)
-    area, error = areas(part.orders, numbers, numbers)
+    area, error, numbers = areas(part.orders, part.sums.T)
+    assert numbers.tolist() == [[len(labels) - labels.sum(), labels.sum()]]
     # What is within a cell is small beside chance.
     assert area[0] == pytest.approx(roc_auc_score(labels, scores), abs=max(5e-4, error[0] / 20))
     assert error[0] == pytest.approx(auc_standard_error(exact), rel=0.01)
@@ -190,7 +194,9 @@ def test_areas_are_those_of_all_scores(scale: float) -> None:
 def test_there_is_no_area_without_clicks() -> None:
     orders = np.zeros((1, 2, 5))
     orders[0, 0, 2] = 3
-    area, error = areas(orders, np.array([[3.0, 0.0]]), np.array([[3.0, 0.0]]))
+    sums = np.zeros((len(FIELDS), 1))
+    sums[[WEIGHT, WEIGHT_SQUARES]] = 3
+    area, error, _ = areas(orders, sums)
     assert np.isnan([*area, *error]).all()
 
 
@@ -209,6 +215,17 @@ def test_there_is_no_area_of_scores_that_are_nearly_the_same() -> None:
     sums.count(batch(0.3 + 1e-4 * random.random(1000), random.random(1000) < 0.3))
     part = sums.end_interval(detailed=True)
     assert part.orders is not None
-    numbers = part.orders.sum(axis=2)
-    area, error = areas(part.orders, numbers, numbers)
+    area, error, _ = areas(part.orders, part.sums.T)
     assert np.isnan([*area, *error]).all()
+
+
+def test_ratios_of_sums_are_those_of_the_examples() -> None:
+    _, scores, labels, weights = stream(4, 500)
+    sums, loss = ValueSums(), LogLoss()
+    sums.count(batch(scores, labels, weights))
+    loss.update(scores, labels, weights)
+    part = sums.end_interval(detailed=False).sums.T
+    assert calibration_of(part) == pytest.approx([loss.calibration()])
+    assert normalised_entropy_of(part) == pytest.approx([loss.normalised_entropy()])
+    nothing = np.zeros((len(FIELDS), 1))
+    assert np.isnan([calibration_of(nothing), normalised_entropy_of(nothing)]).all()
