@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rec_summary.training.probes.probe import probe
     from rec_summary.training.recommender.columns import Feature
     from rec_summary.training.recommender.config import Advanced, RecommenderMetrics
+    from rec_summary.training.recommender.importance import Importance
     from rec_summary.training.recommender.rows import EmbeddingTable
     from rec_summary.training.recommender.slices import Slice
     from rec_summary.training.recommender.task import Task
@@ -46,6 +47,7 @@ __all__ = [
     "Feature",
     "GradientMetrics",
     "GradientProbe",
+    "Importance",
     "RecModel",
     "RecommenderMetrics",
     "Retention",
@@ -70,6 +72,7 @@ _HOME: Final = {
     "Feature": "rec_summary.training.recommender.columns",
     "GradientMetrics": "rec_summary.training.probes.gradient_metrics",
     "GradientProbe": "rec_summary.training.probes.gradient_probe",
+    "Importance": "rec_summary.training.recommender.importance",
     "RecModel": "rec_summary.training.online.rec_model",
     "Advanced": "rec_summary.training.recommender.config",
     "RecommenderMetrics": "rec_summary.training.recommender.config",

@@ -10,7 +10,7 @@ from rec_summary.answers.reading import why_of
 from rec_summary.answers.text import lines
 from rec_summary.answers.why import SLICE, TASK, Answer, Finding
 from rec_summary.metrics.slice_report import quoted
-from rec_summary.metrics.tags import PREFIX
+from rec_summary.metrics.tags import IMPORTANCE, PREFIX
 from rec_summary.metrics.tags import SLICE as SLICE_GROUP
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import Since
@@ -42,7 +42,11 @@ def damage_of(
     except Exception as error:  # noqa: BLE001  # one run must not end the watch of all others
         report.problem(run.path, 0, f"its quality is not judged: {reason(error)}")
         return None
-    lost = [each for each in answer.findings if each.kind in (SLICE, TASK)]
+    lost = [
+        each
+        for each in answer.findings
+        if each.kind in (SLICE, TASK) or each.metric.endswith(IMPORTANCE)
+    ]
     if not lost:
         return None
     first = lost[0]
@@ -51,6 +55,8 @@ def damage_of(
 
 def _tag(finding: Finding) -> str:
     """Returns the tag of a finding, as that of its metric without the window."""
+    if finding.metric.endswith(IMPORTANCE):
+        return f"{PREFIX}{finding.metric}/{finding.name}"
     task = f"{finding.task}/" if finding.task else ""
     column, _, value = finding.name.partition("=")
     slice_ = f"{SLICE_GROUP}/{column}={quoted(value)}/" if finding.kind == SLICE else ""

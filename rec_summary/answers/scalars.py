@@ -84,6 +84,15 @@ KINDS: Final = (
         share=0.1,
     ),
     _kind(
+        r"recommender/(?P<metric>(?:[^/]+/)?importance)/(?!table$)(?P<name>.+)",
+        "feature",
+        rises=False,
+        falls=True,
+        floor=0.0005,  # of the AUC
+        share=0.1,
+        shortest=2,  # few passes say little of their own error
+    ),
+    _kind(
         r"recommender/table/(?P<name>.+?)/(?P<metric>out_of_range_share)", "table", is_sparse=True
     ),
     _kind(

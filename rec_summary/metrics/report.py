@@ -25,6 +25,7 @@ from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
+from rec_summary.metrics.quality.importance import Estimate, FeatureImportance
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
@@ -38,6 +39,11 @@ from rec_summary.metrics.throughput import Throughput
 
 _MOST_BUCKETS: Final = 64
 _TOP: Final = 20  # of the most frequent ids
+
+_IMPORTANCE: Final = (
+    *("feature", "AUC lost (last day)", "loss gained (last day)"),
+    *("a week ago", "change in a week", "passes"),
+)
 
 LARGEST_BOUND: Final = 0.01
 """The largest bound of the error of an AUC that is as it should be: it is about 0.001."""
@@ -416,6 +422,32 @@ def _read_cardinality(values: MetricValues, name: str, state: TouchedRows, detai
     values.put(f"feature/{name}/different_values", state.count())
 
 
+def _read_importance(
+    values: MetricValues, _name: str, state: FeatureImportance, detail: Detail
+) -> None:
+    for feature, importance in state.fresh().items():
+        values.put(f"importance/{feature}", importance.main.value)
+        if detail.full:
+            error = importance.main.standard_error
+            values.put(f"importance{tags.STANDARD_ERROR}/{feature}", error)
+    now, before = state.now(), state.a_week_ago()
+    if detail.curves and now:
+        rows = []
+        for name in sorted(now, key=lambda name: -np.nan_to_num(now[name].main.value)):
+            area, loss = now[name]
+            main, past = now[name].main, before[name].main
+            shown = map(_text, (area, loss, past, main.minus(past)))
+            rows.append((name, *shown, f"{main.passes:,}"))
+        values.tables[f"{tags.PREFIX}importance/table"] = [_IMPORTANCE, *rows]
+
+
+def _text(estimate: Estimate) -> str:
+    if not estimate.passes:
+        return "-"
+    error = estimate.standard_error
+    return f"{estimate.value:.4f}" + (f" ± {error:.4f}" if math.isfinite(error) else "")
+
+
 def _read_all(values: MetricValues, _name: str, state: Throughput | Drift, detail: Detail) -> None:
     values.put_all(state.report(), detail)
 
@@ -444,4 +476,5 @@ _READERS: Final[
     (tags.THROUGHPUT, Throughput): _read_all,
     (tags.LABEL_DELAY, LogHistogram): _read_delay,
     (tags.DRIFT, Drift): _read_all,
+    (tags.IMPORTANCE, FeatureImportance): _read_importance,
 }

@@ -31,6 +31,7 @@ TURNOVER: Final = "turnover"
 AGES: Final = "ages"
 FEATURE: Final = "feature"
 CARDINALITY: Final = "cardinality"
+IMPORTANCE: Final = "importance"
 _TASK: Final = "task"
 
 
@@ -143,7 +144,7 @@ GROUPS: Final = frozenset(
         *(metric.name for metric in itertools.chain(*METRICS.values())),
         *("pr_curve", "reliability", "scores"),
         *("table", "throughput", "freshness", "host", "drift", "states", "sums"),
-        *("slice", "feature"),
+        *("slice", "feature", "importance"),
         "label_delay",
     )
 )

@@ -20,6 +20,7 @@ from rec_summary.checks import (
     check_int_or_none,
     check_optional,
     check_seconds,
+    check_that,
 )
 from rec_summary.metrics.directions import check_metrics
 from rec_summary.records.failures import NO_GRAPH, Troubles
@@ -211,6 +212,9 @@ class SummaryCollector(Callback):
             collect_tensor_freq=check_int_or_none("collect_tensor_freq", collect_tensor_freq),
             gradients=check_optional("gradients", gradients, GradientMetrics),
         )
+        importance = None if recommender is None else recommender.importance
+        predict = None if importance is None else importance.predict
+        check_that(predict is None, "predict of importance", predict, "None: it is the network")
         options.files.create_directory("summary_dir")
         self._troubles = Troubles()
         self._session = Session("SummaryCollector", options, self._troubles, self._close)
@@ -312,11 +316,13 @@ class SummaryCollector(Callback):
     @_guarded
     def on_train_step_begin(self, run_context: Any) -> None:
         """Drops the values of summary operators since the last step: they belong to no step."""
+        metrics = self._session.recommender
+        if metrics is not None:
+            metrics.begin_step()
+            metrics.predict(run_context)
         operators.discard()
         if self._run is not None:
             self._run.snapshots.begin_step(self._progress.step + 1)
-        if self._session.recommender is not None:
-            self._session.recommender.begin_step()
 
     @_guarded
     def on_train_step_end(self, run_context: Any) -> None:

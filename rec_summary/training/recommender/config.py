@@ -13,6 +13,7 @@ from rec_summary.checks import (
     check_directory,
     check_elements,
     check_int,
+    check_optional,
     check_that,
     check_type,
 )
@@ -20,6 +21,7 @@ from rec_summary.errors import three_part
 from rec_summary.metrics.lists.choices import MOST_K, MOST_PLACES
 from rec_summary.metrics.tags import OF_SLICES, judging
 from rec_summary.training.recommender.columns import Feature, Source, check_source, columns_of
+from rec_summary.training.recommender.importance import Importance
 from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
 
@@ -158,6 +160,7 @@ class RecommenderMetrics:
         throughput: Whether to record throughput, the wait for data, and freshness.
         host: Whether to record memory and processor time; needs psutil.
         resume: Whether a run continues from the state in its record directory.
+        importance: Passes for the importance of features; None for none.
         advanced: Options that few need.
 
     Raises:
@@ -190,6 +193,7 @@ class RecommenderMetrics:
     k: Sequence[int] = (10,)
     hashed_ids: Sequence[str] = ()
     label_times: Source | None = None
+    importance: Importance | None = None
     advanced: Advanced = field(default_factory=Advanced)
 
     def __post_init__(self) -> None:
@@ -201,6 +205,10 @@ class RecommenderMetrics:
         self._check_combinations()
         self._check_numbers()
         self._check_metrics_of_slices()
+        kinds = {task.kind for task in tasks_of(self).values()}
+        can_lose = self.importance is None or bool(kinds - {"retrieval"})
+        expected = "None without predictions of kind clicks, ratings or classes"
+        check_that(can_lose, "importance", self.importance, expected)
         for name in _SWITCHES:
             check_bool(name, getattr(self, name))
         if self.reference is not None:
@@ -252,6 +260,7 @@ class RecommenderMetrics:
     def _check_numbers(self) -> None:
         check_int("report_steps", self.report_steps)
         check_type("advanced", self.advanced, Advanced, "a rec_summary.Advanced")
+        check_optional("importance", self.importance, Importance)
         for name, least in _LEAST_SIZES.items():
             self._set(name, _check_sizes(name, getattr(self, name), least))
         self._set("k", _check_sizes("k", self.k, 1, MOST_K))

@@ -12,6 +12,7 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.columns import Feature, Source, columns_of
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of, tasks_of
+from rec_summary.training.recommender.importance import Visit
 from rec_summary.training.tensors import as_array, small_copy
 
 PREDICTIONS: Final = "predictions"
@@ -29,7 +30,8 @@ SLICES: Final = "slices/"
 OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
 """The inputs of each task."""
 
-_OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
+_OF_LABELS: Final = (LABELS, WEIGHTS, MASK)
+_OF_OUTPUTS: Final = (PREDICTIONS, *_OF_LABELS)
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
 
 NO_IDS: Final = np.zeros(0, np.int64)
@@ -47,6 +49,7 @@ class StepInputs(NamedTuple):
         steps: How many steps these are in all: with data sink, one call trains several, and the
             values are those of the last one.
         trained: The number of examples of all these steps; None if each has `samples`.
+        visit: What passes before the step have predicted; None without passes.
     """
 
     values: dict[Any, Any]
@@ -56,6 +59,7 @@ class StepInputs(NamedTuple):
     now: float
     steps: int = 1
     trained: int | None = None
+    visit: Visit | None = None
 
     @property
     def nbytes(self) -> int:
@@ -135,12 +139,24 @@ def _read(value: Any) -> Array:
 
 
 class Roles:
-    """The place of each input of the metrics, and its column there."""
+    """The place of each input of the metrics, and its column there.
+
+    Attributes:
+        of: The place of each role, and its column or None.
+        places: The places.
+        predictions: Those of predictions.
+        passed: Those of predictions, labels, weights and masks, which a pass without training has.
+    """
 
     def __init__(self, options: RecommenderMetrics) -> None:
         """Reads the options."""
         self.of = dict(_places(options))
         self.places = list(dict.fromkeys(place for place, _ in self.of.values()))
+        judged = [
+            role_of(name, role) for name in tasks_of(options) for role in (PREDICTIONS, *_OF_LABELS)
+        ]
+        self.predictions = [self.of[role][0] for role in judged if role.startswith(PREDICTIONS)]
+        self.passed = list(dict.fromkeys(self.of[role][0] for role in judged if role in self.of))
 
     def column(self, role: str, arrays: dict[Any, Array]) -> Array | None:
         """Returns the array of a role; None if there is none.

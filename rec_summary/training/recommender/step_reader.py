@@ -10,6 +10,7 @@ from mindspore import Tensor
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training.operators import PROBE, Mailbox, Operator
+from rec_summary.training.recommender.forward import Forward, NetworkBatch
 from rec_summary.training.recommender.inputs import Roles, name_of, trouble_kind
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import as_array, is_on_cpu
@@ -19,6 +20,7 @@ _LOSS_ALONE: Final = (
     ", the loss alone: let the network return (loss, prediction, ...), and train with "
     "RecModel(..., keep_outputs=True) or TrainStep"
 )
+_COLUMNS: Final = "columns of the batch"
 _NO_BATCH: Final = (
     "; this training passes no batches to callbacks, as data sink and the RecModel of mindspore_rec"
     " do not: train with rec_summary.RecModel without data sink, or put the values out by a"
@@ -45,6 +47,8 @@ class StepReader:
         self._places = roles.places
         self._columns = {name: n for n, name in enumerate(_column_names(view.get("train_dataset")))}
         self._troubles = troubles
+        self._forward: Forward | None = None
+        self._passed = roles.passed
         named = {name for kind, name in self._places if kind == "name"}
         # Only what is named: the network computes what a mailbox wants.
         self._mailbox = Mailbox(
@@ -75,6 +79,22 @@ class StepReader:
                 self._troubles.report(trouble_kind(place), error)
         return values
 
+    def batch(self, run_context: Any) -> NetworkBatch:
+        """Returns the batch of the step that begins.
+
+        Raises:
+            TypeError, ValueError: The training has no network that can predict it, or no batches.
+        """
+        view = StepView(run_context)
+        inputs = _as_tuple(view.get("train_dataset_element"))
+        _element(inputs, 0, _COLUMNS)
+        if self._forward is None:
+            self._forward = Forward(view)
+        return NetworkBatch(self._forward, inputs, self._columns, self._predicted)
+
+    def _predicted(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[Any, Any]:
+        return {place: self._value(place, inputs, outputs, {}) for place in self._passed}
+
     def close(self) -> None:
         """Receives no values of operators from now on."""
         self._mailbox.close()
@@ -92,13 +112,13 @@ class StepReader:
                 raise TypeError(three_part("an output", several, expected))
             return output
         if kind == "input":
-            return _element(inputs, where, "columns of the batch")
+            return _element(inputs, where, _COLUMNS)
         if kind == "call":
             return where(inputs, outputs)
         if (probed := Operator(PROBE, where)) in operators:
             return operators[probed]
         if where in self._columns:
-            return _element(inputs, self._columns[where], "columns of the batch")
+            return _element(inputs, self._columns[where], _COLUMNS)
         return self._operator(operators, where, "" if inputs else _NO_BATCH)
 
     def _operator(self, operators: Any, tag: str, remedy: str) -> Any:

@@ -23,6 +23,7 @@ from rec_summary.records.writing.record import Record, Task
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.counting.aggregator import Aggregator, ReportRequest
+from rec_summary.training.recommender.importance import Batch, Passes, Visit
 from rec_summary.training.recommender.inputs import Roles, StepInputs
 from rec_summary.training.recommender.rows import EmbeddingTable, RowSampler
 from rec_summary.training.recorder import Recorder
@@ -49,6 +50,9 @@ class Source(Protocol):
 
     def take(self, step: Any) -> dict[Any, Any]:
         """Returns the inputs of the step by place, for a `StepInputs`."""
+
+    def batch(self, step: Any) -> Batch:
+        """Returns the batch of a step that begins, for passes."""
 
     def close(self) -> None:
         """Receives no more inputs."""
@@ -88,6 +92,8 @@ class RecommenderTelemetry:
         self._rows: dict[str, tuple[Array, Array]] = {}
         self._ended = self._waited = 0.0
         self._is_compiled = False
+        self._passes: Passes | None = None
+        self._visit: Visit | None = None  # before the step that ends next
 
     def begin(
         self,
@@ -122,6 +128,9 @@ class RecommenderTelemetry:
         self._queue = TaskQueue(self._troubles, take=self._recorder.write)
         atexit.register(self.stop)  # before the recorder closes
         self._source = source
+        if self._options.importance is not None:
+            told = environment.rank == 0
+            self._passes = Passes(self._options.importance, self.roles.predictions, told)
         self._ended = time.perf_counter()
         self._waited = 0.0
         self._is_compiled = False
@@ -134,6 +143,18 @@ class RecommenderTelemetry:
         """Adds a wait for data of this step."""
         self._waited += seconds
 
+    def predict(self, context: Any) -> None:
+        """Makes passes on the batch of a step that begins, if they are due.
+
+        Args:
+            context: What the source has the batch from.
+        """
+        step = self._step + 1
+        if self._passes is None or self._source is None or not self._passes.is_due(step):
+            return
+        with self._troubles.attempt("recommender metrics: importance"):
+            self._visit = self._passes.visit(self._source.batch(context), step)
+
     def end_step(self, context: Any, step: int) -> None:
         """Takes the inputs of a step; queues a task if enough, or if a report is due.
 
@@ -145,6 +166,7 @@ class RecommenderTelemetry:
         if source is None:
             return
         ended, waited, self._waited = time.perf_counter(), self._waited, 0.0
+        visit, self._visit = self._visit, None
         # The first step compiles the network.
         seconds = max(ended - self._ended, waited) if self._is_compiled else math.nan
         self._is_compiled = True
@@ -161,7 +183,7 @@ class RecommenderTelemetry:
             return
         values = source.take(context)
         samples = samples or max((len(a) for a in values.values() if a.ndim), default=0)
-        batch = StepInputs(values, samples, seconds, waited, time.time(), steps, trained)
+        batch = StepInputs(values, samples, seconds, waited, time.time(), steps, trained, visit)
         if len(self._batches) - self._owned >= _MOST_TENSOR_STEPS:
             self._release_tensors()
         self._batches.append(batch)

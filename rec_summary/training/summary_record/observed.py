@@ -11,6 +11,7 @@ from rec_summary.arrays import Array
 from rec_summary.checks import check_that
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.importance import Importance, Predict
 from rec_summary.training.recommender.inputs import Roles, concatenated
 from rec_summary.training.tensors import as_array
 
@@ -29,17 +30,23 @@ Step = tuple[list[Batch], int]
 class Observed:
     """Checks and copies columns, and passes them on by place."""
 
-    def __init__(self, roles: Roles, troubles: Troubles) -> None:
+    def __init__(self, roles: Roles, importance: Importance | None, troubles: Troubles) -> None:
         """Prepares.
 
         Args:
             roles: The inputs of the metrics.
+            importance: What predicts batches; None for nothing.
             troubles: Receives the mistakes of all batches but the first.
 
         Raises:
-            ValueError: An input has another place than the name of a column.
+            ValueError: An input has another place than the name of a column, or nothing predicts.
         """
         self._troubles = troubles
+        self._roles = roles
+        self._predict = None if importance is None else importance.predict
+        if importance is not None:
+            expected = "a function that predicts, in a loop of your own"
+            check_that(self._predict is not None, "predict of importance", None, expected)
         self._is_checked = False
         for role, (place, _) in roles.of.items():
             expected = "the name of a column that `observe` is called with"
@@ -62,13 +69,16 @@ class Observed:
             return None
 
     def _copied(self, columns: Mapping[str, Any]) -> Batch:
-        if columns.keys() != self._names:
+        # Further columns are for passes.
+        is_complete = columns.keys() >= self._names if self._predict else False
+        if not is_complete and columns.keys() != self._names:
             received = verbatim(f"columns {', '.join(sorted(columns)) or 'none'}")
             expected = f"columns {', '.join(sorted(self._names))}"
             raise ValueError(three_part("a batch of observe", received, expected))
+        values = {name: columns[name] for name in self._names}
         copies = {
             name: value.copy() if type(value) is np.ndarray and value.ndim else _copy(name, value)
-            for name, value in columns.items()
+            for name, value in values.items()
         }
         lengths = {name: len(array) for name, array in copies.items()}
         if len({*lengths.values()}) > 1:
@@ -107,8 +117,74 @@ class Observed:
             values["name", name] = column.astype(str) if column.dtype.hasobject else column
         return values
 
+    def batch(self, columns: Mapping[str, Any]) -> ObservedBatch:
+        """Returns a batch for passes.
+
+        Raises:
+            TypeError: A column is no array.
+        """
+        assert self._predict is not None
+        arrays = {name: as_array(value, f"the column {name}") for name, value in columns.items()}
+        return ObservedBatch(arrays, self._predict, self._roles, self._names)
+
     def close(self) -> None:
         """Does nothing: nothing is held."""
+
+
+class ObservedBatch:
+    """A batch of a loop of your own, for `Passes`."""
+
+    shapes = None
+
+    def __init__(
+        self, arrays: dict[str, Array], predict: Predict, roles: Roles, named: frozenset[str]
+    ) -> None:
+        """Takes a batch.
+
+        Args:
+            arrays: All columns by name.
+            predict: Predicts them.
+            roles: The inputs of the metrics.
+            named: The columns that the metrics have.
+        """
+        self._arrays = arrays
+        self._predict = predict
+        self._roles = roles
+        self.columns = {name: name for name in arrays if name not in named}
+
+    def find(self, place: int | str) -> str:
+        """Returns the name of a column.
+
+        Raises:
+            ValueError: There is no such column.
+        """
+        if not isinstance(place, str) or place not in self._arrays:
+            expected = f"a column that `observe` is called with: {', '.join(self._arrays)}"
+            raise ValueError(three_part("a feature of importance", place, expected))
+        return place
+
+    def read(self, column: str) -> Array:
+        """Returns the values of a column."""
+        return self._arrays[column]
+
+    def score(self, replaced: Mapping[str, Array]) -> dict[Any, Array]:
+        """Returns predictions, labels, weights and masks by place.
+
+        Raises:
+            TypeError: The function returns no array.
+            ValueError: It does not return the predictions of each task.
+        """
+        arrays = {**self._arrays, **replaced}
+        predictions = self._roles.predictions
+        found = self._predict(arrays)
+        if not isinstance(found, Mapping):
+            found = {predictions[0][1]: found}
+        if found.keys() < {where for _, where in predictions}:
+            names = ", ".join(where for _, where in predictions)
+            received = verbatim(", ".join(map(str, found)) or "nothing")
+            raise ValueError(three_part("what predict returns", received, f"a dict with {names}"))
+        scored = {place: as_array(found[place[1]], "predictions") for place in predictions}
+        return {place: arrays[place[1]] for place in self._roles.passed} | scored
 
 
 def _copy(name: str, value: Any) -> Array:

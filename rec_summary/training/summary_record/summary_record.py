@@ -175,7 +175,8 @@ class SummaryRecord:
         known = _check_tables(tables, recommender)
         self._observed: Observed | None = None
         if session.recommender is not None:
-            self._observed = Observed(session.recommender.roles, troubles)
+            importance = None if recommender is None else recommender.importance
+            self._observed = Observed(session.recommender.roles, importance, troubles)
         self._gradients = _gradient_reader(gradients, network, troubles)
         options.files.create_directory("log_dir")
         directory = options.files.directory
@@ -289,7 +290,8 @@ class SummaryRecord:
         Args:
             **columns: The columns that `recommender` names, each with one row per example: NumPy
                 arrays, MindSpore Tensors, and whatever has `__array__` or DLPack, such as PyTorch's
-                CPU tensors and JAX's arrays.
+                CPU tensors and JAX's arrays. With `importance`, also those that its `predict`
+                needs. Call it before the update then, for passes on a batch that is not trained.
 
         Raises:
             TypeError: In the first batch, a column is no array; or there is no `recommender`.
@@ -301,6 +303,8 @@ class SummaryRecord:
         if not self._refuses():
             batch = self._observed.copied(columns)
             if batch is not None:
+                if self._session.recommender is not None:
+                    self._session.recommender.predict(columns)
                 with self._swap:
                     if self._observed.has_room(self._batches, batch):
                         self._batches.append(batch)

@@ -23,6 +23,7 @@ from rec_summary.metrics.throughput import LAG_BOUNDS, Throughput
 from rec_summary.records.failures import Attempt, Troubles
 from rec_summary.training.recommender import config, inputs
 from rec_summary.training.recommender.columns import Feature, columns_of
+from rec_summary.training.recommender.counting.importance import ImportanceMeter
 from rec_summary.training.recommender.counting.meters import (
     ROWS,
     DriftMeter,
@@ -38,7 +39,9 @@ from rec_summary.values.slice_sums import SlicedSums
 
 _SEEN: Final = "seen"
 _SUMS: Final = "sums"
-_OPTIONAL: Final = frozenset((_SUMS, tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY, tags.PAIRS))
+_OPTIONAL: Final = frozenset(
+    (_SUMS, tags.TURNOVER, tags.THROUGHPUT, tags.LABEL_DELAY, tags.PAIRS, tags.IMPORTANCE)
+)
 """The groups of states that may be missing in a stored run with the same `settings`.
 
 Options outside the settings switch them on and off, and earlier versions have another kind; a
@@ -94,6 +97,13 @@ class RankMetrics:
         self._features = {
             name: FeatureMeter(feature, detail=options.detail) for name, feature in features.items()
         }
+        self._importances: dict[str, ImportanceMeter] = {}
+        if options.importance is not None:
+            self._importances = {
+                name: ImportanceMeter(name, task, self._roles)
+                for name, task in config.tasks_of(options).items()
+                if task.kind != "retrieval"
+            }
         self._steps = self._begin_steps()
 
     @property
@@ -151,6 +161,11 @@ class RankMetrics:
                 self._count_steps(steps)
         with self._troubles.attempt("recommender metrics: label times"):
             self._count_delays(steps)
+        for name, meter in self._importances.items():
+            with self._troubles.attempt(
+                f"recommender metrics: {inputs.role_of(name, 'importance')}"
+            ):
+                meter.add(batch.visit for batch in steps.batches)
         for name in self._drifts:
             what = inputs.role_of(name, "drift")
             with self._troubles.attempt(f"recommender metrics: {what}"):
@@ -202,6 +217,8 @@ class RankMetrics:
         for name, meter in self._drifts.items():
             for group, state in meter.end_interval().items():
                 states[tags.group_of(name, group)] = state
+        for name, importance in self._importances.items():
+            states[tags.group_of(name, tags.IMPORTANCE)] = importance.end_interval()
         return states
 
     def end_sums(self, *, detailed: bool) -> list[SlicedSums]:
@@ -294,6 +311,10 @@ class RankMetrics:
             (tags.key(tags.group_of(name, _SUMS), column), task.sums, column)
             for name, task in self._tasks.items()
             for column in task.sums
+        ]
+        slots += [
+            (tags.group_of(name, tags.IMPORTANCE), meter.states, tags.IMPORTANCE)
+            for name, meter in self._importances.items()
         ]
         slots += [(key, self._steps, key) for key in self._steps]
         groups = {key: tags.split_key(key)[1].partition("/")[0] for key, *_ in slots}

@@ -194,12 +194,9 @@ class TaskMetrics:
         self._mistakes.add_steps(len(steps.batches))
         odds = None
         if self._task.logits and scores.ndim == 2:
-            scores = _softmax(scores)
+            scores = softmax(scores)
         elif self._task.logits:
-            odds = scores.astype(np.float64)
-            # exp(-log(1 + exp(-x))), exact in both tails. NaN is refused later, with a word.
-            with np.errstate(invalid="ignore"):
-                scores = np.exp(-np.logaddexp(0.0, -odds))
+            scores, odds = odds_of(scores)
         fitting = self._fitting(slicings, len(labels))
         examples = Examples(scores, labels, weights, users, fitting, lists, odds)
         return self._labelled(examples, chosen) if self._left_out else examples
@@ -219,7 +216,7 @@ class TaskMetrics:
     def _labelled(self, examples: Examples, chosen: Array | None) -> Examples:
         """Returns the examples that are chosen and have a label; counts the others."""
         labels = examples.labels
-        missing = self._is_missing(labels)
+        missing = is_missing(self._task, labels)
         if chosen is None:
             masked, kept = np.zeros(len(labels), np.bool_), ~missing
         else:
@@ -374,16 +371,6 @@ class TaskMetrics:
             raise ValueError(three_part(f"the predictions {self._name}".rstrip(), shape, expected))
         return matrix
 
-    def _is_missing(self, labels: Array) -> Array:
-        """Returns which labels are missing: bools, (examples,)."""
-        missing = self._task.missing
-        if missing is None:
-            return np.zeros(len(labels), np.bool_)
-        if labels.dtype.kind == "f":
-            # NaN is equal to no number, not even to itself.
-            return (labels != labels) | (labels == labels.dtype.type(missing))
-        return np.asarray(labels == missing)
-
     def _check_nan(self, steps: Steps, chosen: Array | None) -> None:
         """Looks whether all predictions of the task in the last step are NaN."""
         role = role_of(self._name, inputs.PREDICTIONS)
@@ -439,7 +426,27 @@ def _windows_of_slices(
     return _windows(by_slice, options)
 
 
-def _softmax(scores: Array) -> Array:
+def is_missing(task: Task, labels: Array) -> Array:
+    """Returns which labels of a task are missing: bools, (examples,)."""
+    missing = task.missing
+    if missing is None:
+        return np.zeros(len(labels), np.bool_)
+    if labels.dtype.kind == "f":
+        # NaN is equal to no number, not even to itself.
+        return (labels != labels) | (labels == labels.dtype.type(missing))
+    return np.asarray(labels == missing)
+
+
+def odds_of(scores: Array) -> tuple[Array, Array]:
+    """Returns the probabilities of log-odds, and the log-odds in float64."""
+    odds = scores.astype(np.float64)
+    # exp(-log(1 + exp(-x))), exact in both tails. NaN is refused later, with a word.
+    with np.errstate(invalid="ignore"):
+        return np.exp(-np.logaddexp(0.0, -odds)), odds
+
+
+def softmax(scores: Array) -> Array:
+    """Returns the probabilities of classes, (examples, classes)."""
     with np.errstate(invalid="ignore"):  # NaN is refused later, with a word
         odds = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
