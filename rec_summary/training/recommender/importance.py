@@ -26,7 +26,8 @@ _FEATURES: Final = (
 _SOURCE: Final = "the name or the number of a column of the batch, or a pair of that and a column"
 _BUDGET: Final = "a number above 0, at most 1"
 _PASSES: Final = 4  # of features at a step, beside that of the whole batch
-_TOLD: Final = 1.5  # times as many steps as asked for, from which on a user is informed
+_SLOW: Final = 1.5  # times as many steps as asked for, from which on it is said
+_LEAST_ROUNDS: Final = 4  # of passes of all features, before a user is informed
 _MOST_SKIPPED: Final = 1000  # batches of another shape, one after another
 _MOST_FAILURES: Final = 3
 
@@ -164,8 +165,8 @@ class Passes:
         self._skipped = self._failures = 0
         self._next = 0.0  # the step of the next passes
         self._begun, self._spent, self._last = time.perf_counter(), 0.0, 0.0
-        self._round_from, self._done = 0, 0
-        self._slowest = _TOLD * options.every  # a round that the user knows of
+        self._first = self._made = 0  # the step of the first passes, and their number
+        self._slowest = _SLOW * options.every  # steps that the user knows of
 
     def is_due(self, step: int) -> bool:
         """Whether passes are to be made before a step."""
@@ -227,7 +228,7 @@ class Passes:
         batch.score({})
         self._groups, self._shapes, self._has_begun = found, batch.shapes, True
         self._turn = itertools.cycle([*found])
-        self._begun, self._round_from = time.perf_counter(), step
+        self._begun, self._first = time.perf_counter(), step
         self._next = step + self._spacing
 
     @property
@@ -262,16 +263,15 @@ class Passes:
     def _plan(self, step: int, passes: int) -> None:
         """Plans the next passes, and informs the user if a round takes longer than asked for."""
         self._next = max(self._next + self._spacing, step + 1)  # it stays infinite
-        self._done += passes
-        if self._done < len(self._groups):
-            return
-        steps, self._round_from, self._done = step - self._round_from, step, 0
-        if steps > self._slowest:
+        self._made += passes
+        rounds = self._made / max(len(self._groups), 1)
+        steps = (step - self._first) / max(rounds, 1)
+        if rounds >= _LEAST_ROUNDS and steps > self._slowest:
             self._slowest = 2 * steps
             if self._tells:
                 inform(
-                    f"rec_summary: importance: each feature has a pass every {steps:,} steps and "
-                    f"not every {self._options.every:,}, as passes may take "
+                    f"rec_summary: importance: each feature has a pass every {steps:,.0f} steps "
+                    f"and not every {self._options.every:,}, as passes may take "
                     f"{self._options.budget:.3g} of the time (Importance(budget=...))"
                 )
 
