@@ -314,6 +314,15 @@ STORED: dict[str, tuple[str, Arrays]] = {
             "now": np.array([[0, 0], [6, 8]], np.float32),
         },
     ),
+    "importance": (
+        "FeatureImportance",
+        {
+            "names": np.array(["item", "user"]),
+            "fresh": np.full((2, 2, 6), 3.0),
+            "quarters": _ints(80_000, 80_001),
+            "past": np.arange(48.0).reshape(2, 2, 2, 6),
+        },
+    ),
     "lifetime": (
         "Lifetime",
         {

@@ -175,14 +175,18 @@ class Passes:
         elapsed = time.perf_counter() - self._begun
         return self._spent + self._last <= self._options.budget * elapsed
 
-    def visit(self, batch: Batch, step: int) -> Visit | None:
+    def visit(self, take: Callable[[], Batch], step: int) -> Visit | None:
         """Makes passes on a batch; returns None if there is nothing to count.
+
+        Args:
+            take: Returns the batch.
+            step: The step that trains it.
 
         Raises:
             Exception: Of the network, or the options do not fit the batch.
         """
         try:
-            return self._visit(batch, step)
+            return self._visit(take(), step)
         except Exception:
             self._failures += 1
             # A wrong option stays wrong.
@@ -245,8 +249,11 @@ class Passes:
             order = self._random.permutation(len(values)) if order is None else order
             if column is None:
                 values = values[order]
-            else:
+            elif values.ndim > 1 and -values.shape[-1] <= column < values.shape[-1]:
                 values[..., column] = values[order][..., column]
+            else:
+                received = verbatim(f"column {column} of shape {values.shape}")
+                raise ValueError(three_part("a feature of importance", received, "one of a matrix"))
             columns[key] = values
         return columns
 

@@ -153,7 +153,7 @@ class RecommenderTelemetry:
         if self._passes is None or self._source is None or not self._passes.is_due(step):
             return
         with self._troubles.attempt("recommender metrics: importance"):
-            self._visit = self._passes.visit(self._source.batch(context), step)
+            self._visit = self._passes.visit(functools.partial(self._source.batch, context), step)
 
     def end_step(self, context: Any, step: int) -> None:
         """Takes the inputs of a step; queues a task if enough, or if a report is due.

@@ -179,8 +179,9 @@ class ObservedBatch:
         found = self._predict(arrays)
         if not isinstance(found, Mapping):
             found = {predictions[0][1]: found}
-        if found.keys() < {where for _, where in predictions}:
-            names = ", ".join(where for _, where in predictions)
+        needed = dict.fromkeys(where for _, where in predictions)
+        if not found.keys() >= needed.keys():
+            names = ", ".join(needed)
             received = verbatim(", ".join(map(str, found)) or "nothing")
             raise ValueError(three_part("what predict returns", received, f"a dict with {names}"))
         scored = {place: as_array(found[place[1]], "predictions") for place in predictions}
