@@ -17,8 +17,10 @@ _WINDOW, _COMPUTED = 100_000, 100  # examples, and steps from one report to the 
 _PEER_WINDOW = 10_000_000  # TorchRec's default: its AUC is of all examples of the run, as ours is
 _STEP = 0.005  # seconds
 _COLUMNS = 8
+_PASSES, _PASS = 4, 2e-4  # features in a visit, and the seconds that no check takes
 _BLOCK = 200  # steps with or without the metrics
 _SLICED, _VALUES = 2, 20  # columns of slices, and their values
+Hooks = tuple[Callable[[int], None], Callable[[], None], Callable[[int], None]]
 _TORCHREC = ROOT / ".venv-torchrec" / "bin" / "python"
 
 
@@ -39,6 +41,7 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
             ),
             Contestant("step", five_ms, {"steps": long}),
             Contestant("observe", observed, {"times": times}),
+            Contestant("passes", passes, {"steps": long}),
         ],
         settings,
     )
@@ -57,7 +60,9 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
         f"the step hook {times} times, 20 ms apart, with {_TABLES} tables of {_ROWS:,} rows; the "
         "hook on the training thread, and the CPU time of the writer's thread. `observe`: "
         f"{_COLUMNS} columns of {_BATCH:,} examples in a loop of NumPy, without MindSpore, in turn "
-        f"with a copy of them, {times} times; the median of each."
+        f"with a copy of them, {times} times; the median of each. Importance: a network of "
+        f"{_COLUMNS} tables in graph mode, batches of {_BATCH:,}, {long:,} steps, passes as often "
+        "as the default budget allows; the share is of the time after the compilation."
     )
     rows = []
     for name, *_ in windows:
@@ -74,6 +79,12 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
     above = column(rounds, "observe", "above")
     rows.append(Row("observe: above the copies", "µs", above, target=Target("ours", "<=", 20)))
     rows.append(Row("observe: the copies", "µs", column(rounds, "observe", "copies")))
+    share = column(rounds, "passes", "share")
+    rows.append(Row("importance: passes", "% of the time", share, target=Target("ours", "<=", 1)))
+    rows.append(Row("importance: a step", "ms", column(rounds, "passes", "step")))
+    rows.append(Row("importance: a pass", "ms", column(rounds, "passes", "pass")))
+    every = column(rounds, "passes", "every")
+    rows.append(Row(f"importance: steps from pass to pass, {_COLUMNS} features", "", every))
     what = ("hook, median", "hook, p99", "hook, largest", "hook CPU, mean", "writer CPU")
     rows += [Row(f"large batch: {each}", "ms", column(rounds, "batch", each)) for each in what]
     return setting, rows
@@ -110,7 +121,7 @@ def large_batches(work: str, times: int) -> dict[str, float]:
         users=1,
         ids={f"table_{number}": (0, number) for number in range(_TABLES)},
     )
-    step_of, close = _steps(work, options, steps, network=network, train_network=network)
+    step_of, close, _ = _steps(work, options, steps, network=network, train_network=network)
     thread, wall, began = [], [], time.process_time()
     for step in range(1, times + 1):
         time.sleep(0.02)  # as long as a step of a training, without its use of the processor
@@ -165,6 +176,69 @@ def observed(work: str, times: int) -> dict[str, float]:
             raise RuntimeError(f"telemetry failed: {record.troubles}")
     usual = statistics.median(copies)
     return {"copies": usual, "above": statistics.median(observes) - usual}
+
+
+def passes(work: str, steps: int) -> dict[str, float]:
+    """Trains a network with passes for the importance of its features, and times them."""
+    import mindspore
+    import numpy as np
+    from mindspore import Tensor, nn, ops
+
+    from rec_summary import Importance, RecommenderMetrics, TrainStep
+
+    class Network(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tables = nn.CellList([nn.Embedding(10_000, 16) for _ in range(_COLUMNS)])
+            self.mlp = nn.SequentialCell(
+                nn.Dense(16 * _COLUMNS, 64), nn.ReLU(), nn.Dense(64, 32), nn.ReLU(), nn.Dense(32, 1)
+            )
+            self.loss = nn.BCEWithLogitsLoss()
+
+        def construct(self, *columns: Tensor) -> tuple[Tensor, ...]:
+            rows = [self.tables[at](columns[at]) for at in range(_COLUMNS)]
+            odds = self.mlp(ops.concat(rows, axis=1)).squeeze(1)
+            return self.loss(odds, columns[-1]), ops.sigmoid(odds), columns[-1]
+
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    network = Network()
+    step_network = TrainStep(network, nn.Adam(network.trainable_params()))
+    step_network.set_train()
+    random = np.random.default_rng(0)
+    batches = []
+    for _ in range(10):
+        ids = [*random.integers(0, 10_000, (_COLUMNS, _BATCH)).astype(np.int32)]
+        labels = (random.random(_BATCH) < 0.1).astype(np.float32)
+        batches.append([Tensor(column) for column in (*ids, labels)])
+    arguments: list[dict[str, Any]] = [
+        {"train_dataset_element": batch, "batch_num": 1, "train_network": step_network}
+        for batch in batches
+    ]
+    importance = Importance(every=1, features={f"f{at}": at for at in range(_COLUMNS)})
+    options = RecommenderMetrics(predictions=1, labels=2, importance=importance)
+    step_of, close, predict = _steps(work, options, arguments, train_network=step_network)
+    made: list[float] = []
+    began, warm_up = 0.0, steps // 10
+    for step in range(1, warm_up + steps + 1):
+        if step == warm_up + 1:  # it has compiled
+            began, made = time.perf_counter(), []
+        before = time.perf_counter()
+        predict(step)
+        spent = time.perf_counter() - before
+        if spent > _PASS:
+            made.append(spent)
+        own = arguments[step % len(arguments)]
+        own["net_outputs"] = step_network(*own["train_dataset_element"])
+        step_of(step)
+    elapsed = time.perf_counter() - began
+    close()
+    visits = max(len(made), 1)
+    return {
+        "share": 100 * sum(made) / elapsed,
+        "step": 1000 * (elapsed - sum(made)) / steps,
+        "pass": 1000 * statistics.median(made or [0.0]) / (1 + _PASSES),
+        "every": steps / visits * _COLUMNS / _PASSES,
+    }
 
 
 def _scored() -> list[list[Any]]:
@@ -225,7 +299,7 @@ def torchrec_module(work: str, steps: int, window: int) -> dict[str, float]:
 
 def two_tasks(work: str, steps: int, columns: int = 0) -> dict[str, float]:
     """Times the step hook of two tasks, and the writer's thread behind it."""
-    step_of, close = _two_tasks(work, columns)
+    step_of, close, _ = _two_tasks(work, columns)
     warm_up, wall = 10, 0.0
     for step in range(1, warm_up + 1):
         step_of(step)
@@ -247,7 +321,7 @@ def five_ms(work: str, steps: int) -> dict[str, float]:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy is loaded
     import numpy as np
 
-    step_of, close = _two_tasks(work)
+    step_of, close, _ = _two_tasks(work)
     random = np.random.default_rng(0)
     small = random.normal(size=(256, 256)).astype(np.float32)
     began = time.perf_counter()
@@ -270,7 +344,7 @@ def five_ms(work: str, steps: int) -> dict[str, float]:
     return {"added": 100 * statistics.median(added)}
 
 
-def _two_tasks(work: str, columns: int = 0) -> tuple[Callable[[int], None], Callable[[], None]]:
+def _two_tasks(work: str, columns: int = 0) -> Hooks:
     """Returns a step with the metrics of two tasks, by some columns, and what ends them."""
     import numpy as np
     from mindspore import Tensor
@@ -291,9 +365,7 @@ def _two_tasks(work: str, columns: int = 0) -> tuple[Callable[[int], None], Call
     return _steps(work, options, [{"net_outputs": each, **inputs} for each in batches])
 
 
-def _steps(
-    work: str, options: Any, steps: list[dict[str, Any]], **begun: Any
-) -> tuple[Callable[[int], None], Callable[[], None]]:
+def _steps(work: str, options: Any, steps: list[dict[str, Any]], **begun: Any) -> Hooks:
     """Begins the telemetry of a training.
 
     Args:
@@ -303,7 +375,7 @@ def _steps(
         begun: What it gives at the beginning.
 
     Returns:
-        What the collector does in the step of a number, and what it does at the end.
+        What the collector does in the step of a number, at the end, and before a step.
     """
     from rec_summary.records.failures import Troubles
     from rec_summary.training.process.ending import this_environment
@@ -331,7 +403,11 @@ def _steps(
         this_environment(),
         work,
     )
-    views = [StepView(Context(arguments)) for arguments in steps]
+    contexts = [Context(arguments) for arguments in steps]
+    views = [StepView(context) for context in contexts]
+
+    def predict(number: int) -> None:
+        telemetry.predict(contexts[number % len(contexts)])
 
     def step_of(number: int) -> None:
         telemetry.begin_step()
@@ -343,4 +419,4 @@ def _steps(
         if troubles.counts:
             raise RuntimeError(f"telemetry failed: {troubles.counts}")
 
-    return step_of, close
+    return step_of, close, predict
