@@ -68,7 +68,8 @@ def test_weights_do_not_make_examples_of_nothing() -> None:
     for number, field in enumerate(FIELDS):
         assert getattr(sums, field.upper(), number) == number or field == "squared_loss_weights"
     before, after = drawn(4), drawn(5, truth=0.15)
-    scale = np.array([1, 3, 3, 3, 3, 9, 9, 9, 9, 9, 9.0])
+    scale = np.ones(len(FIELDS))  # those of served scores are 0
+    scale[1:11] = [3] * 4 + [9] * 6
     for statistic in STATISTICS:
         plain, heavy = (
             statistic(one, other, one, other)

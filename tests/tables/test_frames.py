@@ -290,6 +290,8 @@ def test_slices_have_a_row_for_each_value_and_report(clicks: Path) -> None:
         *("run", "task", "column", "value", "step", "wall_time"),
         *("examples", "weight", "clicks", "predicted", "loss"),
         *("normalised_entropy", "calibration", "auc", "auc_error"),
+        *("served_examples", "ne_change", "ne_change_error"),
+        *("served_calibration", "compared_calibration"),
     ]
     rows = table[table.run == "b"].set_index(["step", "column", "value"])
     assert rows.examples.to_dict() == {
