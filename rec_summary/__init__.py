@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rec_summary.landscape.summary_landscape import SummaryLandscape
+    from rec_summary.metrics.quality.gate import Gate
     from rec_summary.records.writing.retention import Retention
     from rec_summary.records.writing.run_writer import Durability
     from rec_summary.series.options import ExportOptions
@@ -44,6 +45,7 @@ __all__ = [
     "EmbeddingTable",
     "ExportOptions",
     "Feature",
+    "Gate",
     "GradientMetrics",
     "GradientProbe",
     "RecModel",
@@ -68,6 +70,7 @@ _HOME: Final = {
     "EmbeddingTable": "rec_summary.training.recommender.rows",
     "ExportOptions": "rec_summary.series.options",
     "Feature": "rec_summary.training.recommender.columns",
+    "Gate": "rec_summary.metrics.quality.gate",
     "GradientMetrics": "rec_summary.training.probes.gradient_metrics",
     "GradientProbe": "rec_summary.training.probes.gradient_probe",
     "RecModel": "rec_summary.training.online.rec_model",

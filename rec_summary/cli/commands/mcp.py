@@ -170,6 +170,14 @@ TOOLS: Final = (
         ("runs", "task", "column", "since", "until", "sort", "limit"),
     ),
     Tool(
+        "gate",
+        "Whether the model is better than the one that serves, by normalised entropy beyond "
+        "chance, where served scores are recorded. holds: null if it cannot be judged.",
+        ("gate", "--json"),
+        ("runs", "task", "min_gain", "no_slice_worse", "detectable", "since"),
+        codes=(0, 1, 3),
+    ),
+    Tool(
         "diff",
         "What differs between two runs: versions, data, hyper-parameters, graph, last values.",
         ("diff", "--json"),
