@@ -126,7 +126,9 @@ class Compared:
     served_calibration: float | None
 
     def __str__(self) -> str:
-        return f"{100 * self.change:+.2g} % ± {100 * self.error:.1g}".replace("-", "−")
+        change, error = 100 * self.change, 100 * self.error
+        digits = max(-math.floor(math.log10(error)), 0)  # the first one of the error
+        return f"{change:+.{digits}f} % ± {error:.{digits}f}".replace("-", "−")
 
 
 @dataclass(frozen=True)
