@@ -57,3 +57,13 @@ def compared_sums(
 
 def _sigmoid(odds: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-odds))
+
+
+def columns(
+    random: np.random.Generator, size: int = 1000, worse: float = 0.0
+) -> dict[str, np.ndarray]:
+    """Returns the columns of a batch: new and served score, click, and country."""
+    new, served, click = draw(random, size, worse)
+    country = random.integers(0, 3, size)
+    found = {"score": new, "served": served, "click": click}
+    return {name: each.astype(np.float32) for name, each in found.items()} | {"country": country}

@@ -52,7 +52,7 @@ class SessionOptions:
         tasks = {} if self.recommender is None else tasks_of(self.recommender)
         served = [name for name, task in tasks.items() if task.served is not None]
         check_that(served, "latest_good", self.latest_good, "None without a Task(served=...)")
-        task, expected = self.latest_good.task, f"None, or one of {', '.join(served)}"
+        task, expected = self.latest_good.task, f"None, or one of {', '.join(map(repr, served))}"
         check_that(task is None or task in served, "the task of latest_good", task, expected)
 
     def changed(self: OptionsT, settings: Mapping[str, Any]) -> OptionsT:
