@@ -273,7 +273,11 @@ class Records:
             `value`, `step`, `wall_time`; `examples`, `weight`, `clicks`, `predicted` clicks and
             `loss`, which are sums over the examples since the report before and add up;
             `normalised_entropy` and `calibration` of these; `auc` and its standard error
-            `auc_error`, of the examples since the detailed report before, NaN in other reports.
+            `auc_error`, of the examples since the detailed report before, NaN in other reports. Of
+            a task with served scores: `served_examples` that have one, and of these `ne_change`,
+            the change of the normalised entropy against the served scores as a part of theirs
+            (below 0 is better), its standard error `ne_change_error`, and the calibration of the
+            served scores, `served_calibration`, and of the new ones, `compared_calibration`.
         """
         pd = _pandas()
         read = functools.partial(slice_table, total=total)

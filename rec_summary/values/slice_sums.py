@@ -11,7 +11,12 @@ import numpy as np
 from rec_summary._pb.summary_pb2 import SliceSums
 from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.errors import three_part, verbatim
-from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS, ColumnSums
+from rec_summary.metrics.quality.slice_sums import (
+    CELLS,
+    FIELDS,
+    SERVED_EXAMPLES,
+    ColumnSums,
+)
 from rec_summary.metrics.quality.slices import OTHER
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.format import wire
@@ -32,8 +37,9 @@ _OF_ONES: Final = {
 }
 """The fields that are equal to another one if each weight is 1; then they are not recorded."""
 
-_BRIEF: Final = [number for number, name in enumerate(FIELDS) if name not in _OF_ONES]
-_FULL: Final = [FIELDS.index(_OF_ONES.get(name, name)) for name in FIELDS]
+_OWN: Final = FIELDS[:SERVED_EXAMPLES]  # of the new scores; the others are an array of their own
+_BRIEF: Final = [number for number, name in enumerate(_OWN) if name not in _OF_ONES]
+_FULL: Final = [_OWN.index(_OF_ONES.get(name, name)) for name in _OWN]
 _NOTHING: Final[Mapping[str, float]] = MappingProxyType({})
 _MOST_VALUES: Final = 4097  # of a column: as many as `Slice.most` allows, and all others
 
@@ -171,11 +177,14 @@ def joined(columns: Iterable[SlicedSums]) -> list[SlicedSums]:
 
 
 def _encoded(column: SlicedSums) -> bytes:
-    sums, arrays = column.sums.astype(np.float32), []
+    sums, served = np.split(column.sums.astype(np.float32), [len(_OWN)], axis=1)
+    arrays = []
     if np.array_equal(sums[:, _FULL], sums):
         sums = sums[:, _BRIEF]
     if sums.any():
         arrays.append(encode_array("sums", sums))
+    if served.any():
+        arrays.append(encode_array("served", served))
     if column.cells is not None and column.weights is not None:
         arrays.append(encode_array("cells", _smallest(np.diff(column.cells, prepend=0))))
         arrays.append(encode_array("weights", _smallest(column.weights)))
@@ -199,14 +208,20 @@ def _decoded(column: SliceSums.Column) -> SlicedSums:
     if not column.column and values != [""]:
         raise ValueError(three_part(what, values, "the empty value of a whole task"))
     arrays = {part.name: read_array(part) for part in column.arrays}
-    sums = np.zeros((len(values), len(FIELDS)))
+    sums = np.zeros((len(values), len(_OWN)))
     if "sums" in arrays:
         sums = _numbers(what, arrays["sums"], "f")
     if sums.shape == (len(values), len(_BRIEF)):
         brief = dict(zip(_BRIEF, range(len(_BRIEF)), strict=True))
         sums = sums[:, [brief[number] for number in _FULL]]
-    if sums.shape != (len(values), len(FIELDS)):
-        raise ValueError(three_part(what, verbatim(f"an array {sums.shape}"), "a row for a value"))
+    served = np.zeros((len(values), len(FIELDS) - len(_OWN)))
+    if "served" in arrays:  # differences may be below 0
+        served = _numbers(what, arrays["served"], "f", least=-np.inf)
+    for own, width in ((sums, len(_OWN)), (served, len(FIELDS) - len(_OWN))):
+        if own.shape != (len(values), width):
+            received = verbatim(f"an array {own.shape}")
+            raise ValueError(three_part(what, received, "a row for a value"))
+    sums = np.concatenate([sums, served], axis=1)
     names = (column.task, column.column, column.several, values, sums)
     if "cells" not in arrays:
         return SlicedSums(*names, None, None)
@@ -219,12 +234,12 @@ def _decoded(column: SliceSums.Column) -> SlicedSums:
     return SlicedSums(*names, cells.astype(np.int64), weights)
 
 
-def _numbers(what: str, array: Array | None, kinds: str) -> Floats:
+def _numbers(what: str, array: Array | None, kinds: str, least: float = 0.0) -> Floats:
     if array is None or array.dtype.kind not in kinds or array.dtype.itemsize > 8:
         raise ValueError(three_part(what, "no such array", "numbers"))
     numbers = array.astype(np.float64)
-    if not np.isfinite(numbers).all() or (numbers < 0).any():
-        raise ValueError(three_part(what, numbers, "finite numbers of at least 0"))
+    if not np.isfinite(numbers).all() or (numbers < least).any():
+        raise ValueError(three_part(what, numbers, f"finite numbers of at least {least:g}"))
     return numbers
 
 

@@ -124,7 +124,8 @@ def sums_of(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     losses = -np.where(labels > 0, np.log(scores), np.log1p(-scores))
     ones = np.ones(len(scores))
     squares = ones, labels, losses, losses**2, losses * labels, (scores - labels) ** 2
-    return np.stack([ones, ones, labels, scores, losses, *squares], 1)
+    sums = np.stack([ones, ones, labels, scores, losses, *squares], 1)
+    return np.pad(sums, ((0, 0), (0, len(FIELDS) - sums.shape[1])))  # without served scores
 
 
 def history_of(task: str, column: str, table: np.ndarray, steps: int) -> SliceHistory:

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import SliceSums, Summary
-from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS, ColumnSums
+from rec_summary.metrics.quality.slice_sums import (
+    CELLS,
+    FIELDS,
+    LOSS_DIFFERENCES,
+    SERVED_EXAMPLES,
+    ColumnSums,
+)
 from rec_summary.values.slice_sums import (
     SlicedSums,
     added,
@@ -21,7 +27,12 @@ from rec_summary.values.slice_sums import (
 
 
 def column(
-    seed: int, values: list[str], *, weighted: bool = True, orders: bool = True
+    seed: int,
+    values: list[str],
+    *,
+    weighted: bool = True,
+    orders: bool = True,
+    served: bool = False,
 ) -> SlicedSums:
     random = np.random.default_rng(seed)
     sums = random.integers(1, 1000, (len(values), len(FIELDS))).astype(float)
@@ -30,6 +41,8 @@ def column(
     else:
         sums[:, [1, 5]] = sums[:, :1]
         sums[:, 6], sums[:, 7] = sums[:, 2], sums[:, 4]
+    sums[:, LOSS_DIFFERENCES] *= -1
+    sums[:, SERVED_EXAMPLES:] *= served
     cells = np.zeros((len(values), 2, CELLS))
     cells[:, :, random.integers(0, CELLS, 9)] = random.integers(1, 300, (len(values), 2, 9))
     cells += cells * weighted / 4
@@ -43,9 +56,12 @@ def decoded(data: bytes) -> list[SlicedSums]:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 999), st.integers(0, 6), st.booleans(), st.booleans())
-def test_what_is_encoded_is_decoded(seed: int, size: int, weighted: bool, orders: bool) -> None:
-    part = column(seed, [f"v{number}" for number in range(size)], weighted=weighted, orders=orders)
+@given(st.integers(0, 999), st.integers(0, 6), st.booleans(), st.booleans(), st.booleans())
+def test_what_is_encoded_is_decoded(
+    seed: int, size: int, weighted: bool, orders: bool, served: bool
+) -> None:
+    names = [f"v{number}" for number in range(size)]
+    part = column(seed, names, weighted=weighted, orders=orders, served=served)
     (again,) = decoded(encode_interval("recommender/sums", 7, [part]))
     assert again[:4] == part[:4]
     np.testing.assert_array_equal(again.sums, part.sums)
@@ -75,6 +91,16 @@ def test_equal_weights_take_less_space() -> None:
     assert light < 0.75 * heavy
 
 
+def test_served_scores_are_an_array_of_their_own_where_there_are_any() -> None:
+    for served in (False, True):
+        part = column(3, ["a", "b"], orders=False, served=served)
+        (value,) = (Summary.Value.FromString(data) for data in encode_sums(0, [part], {}))
+        arrays = {array.name: array for array in value.slice_sums.columns[0].arrays}
+        assert list(arrays) == ["sums", "served"] if served else ["sums"]
+        # Versions without served scores read this array, and no other.
+        assert list(arrays["sums"].shape) == [2, SERVED_EXAMPLES]
+
+
 def test_parts_add_up_by_value() -> None:
     one, other = column(1, ["a", "b"]), column(2, ["b", "c"])
     both = added([one, other])
@@ -98,7 +124,8 @@ def test_too_many_values_are_others() -> None:
 
 
 def broken(change: str) -> SliceSums:
-    message = Summary.Value.FromString(encode_interval("t", 0, [column(5, ["a", "b"])])).slice_sums
+    part = column(5, ["a", "b"], served=True)
+    message = Summary.Value.FromString(encode_interval("t", 0, [part])).slice_sums
     own = message.columns[0]
     arrays = {array.name: array for array in own.arrays}
     if change == "a value twice":
@@ -119,6 +146,15 @@ def broken(change: str) -> SliceSums:
         data = np.frombuffer(arrays["sums"].data, "<f4").copy()
         data[0] = np.nan
         arrays["sums"].data = data.tobytes()
+    elif change == "infinite differences":
+        data = np.frombuffer(arrays["served"].data, "<f4").copy()
+        data[LOSS_DIFFERENCES - SERVED_EXAMPLES] = -np.inf
+        arrays["served"].data = data.tobytes()
+    elif change == "too few served sums":
+        arrays["served"].CopyFrom(arrays["sums"])
+        arrays["served"].name = "served"
+        arrays["served"].shape[1] -= 1
+        arrays["served"].data = arrays["served"].data[:-8]
     elif change == "another type":
         arrays["cells"].dtype = "<f4"
     elif change == "damaged bytes":
@@ -136,6 +172,8 @@ def broken(change: str) -> SliceSums:
         "no weights",
         "cells beyond the last",
         "NaN",
+        "infinite differences",
+        "too few served sums",
         "another type",
         "damaged bytes",
     ],

@@ -26,6 +26,7 @@ _SORTED_BY: Final = "auc"
 _TEXTS: Final = ("run", "task", "column", "value")
 _WHOLE: Final = {"column": "all"}  # the whole task
 _SHOWN: Final = ("examples", "clicks", "auc", "normalised_entropy", "calibration")
+_COMPARED: Final = "ne_change"  # with the served scores, where there are any
 _SMALL: Final = 1e5  # from there on, a number has no fraction
 
 
@@ -59,7 +60,8 @@ def slices(
     SRC is a record directory or a tree of them, or a URL. The examples of all steps from --since to
     --until are added up, of all ranks. A row without a value is the whole task. Of clicks there are
     normalised entropy, calibration (predicted clicks divided by clicks) and AUC, with its standard
-    error. `why` says which of them moved.
+    error. Where the score that was served is known, there is the change of the normalised entropy
+    against it, with its standard error: below 0 is better. `why` says which of them moved.
     """
     from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.series.runs.slices import SLICE_COLUMNS
@@ -104,7 +106,8 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
         terminal.Column(name, False, [row[name] or _WHOLE.get(name, "") for row in rows])
         for name in texts
     ]
-    for name in _SHOWN:
+    compared = (_COMPARED,) if any(_COMPARED in row for row in rows) else ()
+    for name in (*_SHOWN, *compared):
         head = name.replace("_", " ")
         columns.append(terminal.Column(head, True, [_cell(row, name) for row in rows]))
     terminal.print_table(columns)
@@ -116,8 +119,9 @@ def _cell(row: dict[str, Any], name: str) -> str:
         return ""
     if name in ("examples", "clicks"):
         return f"{value:,.0f}" if value >= _SMALL or value == int(value) else number_of(value)
+    digits = ".3%" if name == _COMPARED else ".4f"
     error = row.get(f"{name}_error")
-    return f"{value:.4f}" + (f" ± {error:.4f}" if error is not None else "")
+    return f"{value:{digits}}" + (f" ± {error:{digits}}" if error is not None else "")
 
 
 def _say_why_there_is_none(task: str | None, column: str | None) -> None:

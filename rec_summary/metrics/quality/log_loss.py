@@ -21,6 +21,20 @@ LEAST_SCORE: Final = 1e-7
 _OF_ONES: Final = {"squares.units": "weights.units", "click_squares.units": "clicks.units"}
 
 
+def losses_of(scores: Floats, labels: Flags) -> Floats:
+    """Returns the log loss of each example, of its score and whether there was a click."""
+    # The predicted probability of the label: the score of a click, 1 minus it for a non-click.
+    # `where` and `clip` take several times as long: their branches are not predictable.
+    losses: Floats = (~labels).astype(np.float64)
+    losses -= scores
+    np.abs(losses, out=losses)
+    np.maximum(losses, LEAST_SCORE, out=losses)
+    np.minimum(losses, 1.0 - LEAST_SCORE, out=losses)
+    np.log(losses, out=losses)
+    np.negative(losses, out=losses)
+    return losses
+
+
 def loss_sums(
     losses: Floats,
     scores: Floats,
@@ -84,15 +98,7 @@ class LogLoss(Scalable):
 
     def terms(self, batch: Clicks) -> tuple[Floats, Floats]:
         """Returns the weighted loss and the weighted score of each example."""
-        # The predicted probability of the label: the score of a click, 1 minus it for a non-click.
-        # `where` and `clip` take several times as long: their branches are not predictable.
-        losses: Floats = (~batch.labels).astype(np.float64)
-        losses -= batch.scores
-        np.abs(losses, out=losses)
-        np.maximum(losses, LEAST_SCORE, out=losses)
-        np.minimum(losses, 1.0 - LEAST_SCORE, out=losses)
-        np.log(losses, out=losses)
-        np.negative(losses, out=losses)
+        losses = losses_of(batch.scores, batch.labels)
         if batch.weights is None:
             return losses, batch.scores
         losses *= batch.weights

@@ -18,6 +18,7 @@ from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.checks import check_int
 from rec_summary.metrics.quality.clicks import Clicks
 from rec_summary.metrics.quality.score_cells import Places
+from rec_summary.metrics.quality.served import Comparison, LossChange, loss_change
 from rec_summary.metrics.quality.slices import OTHER, SlicedBatch, Slicing, label
 from rec_summary.metrics.state import State, Stored, to_array
 
@@ -33,9 +34,25 @@ FIELDS: Final = (
     "loss_squares",
     "click_losses",
     "error_squares",
+    "served_examples",
+    "served_weight",
+    "served_clicks",
+    "compared_loss",
+    "served_loss",
+    "served_weight_squares",
+    "loss_differences",
+    "loss_difference_squares",
+    "compared_predicted",
+    "served_predicted",
+    "score_difference_squares",
 )
 """The sums, of each example with its weight w, label y, score p and log loss l: 1, w, wy, wp, wl,
-w², w²y, w²l, w²l², w²ly, w²(p - y)²."""
+w², w²y, w²l, w²l², w²ly, w²(p - y)².
+
+The others are of examples with a served score, and 0 for a task without: 1, v, vy, vl, vm, v², v²d,
+v²d², vp, vq, v²(p - q)². There, v and p are those of the original traffic (`served.Comparison`), q
+is the served score and m its log loss, and d is l - m.
+"""
 
 (
     EXAMPLES,
@@ -49,6 +66,17 @@ w², w²y, w²l, w²l², w²ly, w²(p - y)²."""
     LOSS_SQUARES,
     CLICK_LOSSES,
     ERROR_SQUARES,
+    SERVED_EXAMPLES,
+    SERVED_WEIGHT,
+    SERVED_CLICKS,
+    COMPARED_LOSS,
+    SERVED_LOSS,
+    SERVED_WEIGHT_SQUARES,
+    LOSS_DIFFERENCES,
+    LOSS_DIFFERENCE_SQUARES,
+    COMPARED_PREDICTED,
+    SERVED_PREDICTED,
+    SCORE_DIFFERENCE_SQUARES,
 ) = range(len(FIELDS))
 
 _OF_ALL: Final = [EXAMPLES, WEIGHT, WEIGHT_SQUARES]
@@ -95,6 +123,7 @@ class Moments:
         losses: The weighted log losses.
         marks: The cell of each score, beyond those of non-clicks if there was a click.
         is_weighted: Whether a weight is not 1.
+        compared: The examples with their served scores; None for a task without.
     """
 
     examples: Floats
@@ -104,15 +133,19 @@ class Moments:
     losses: Floats
     marks: Integers
     is_weighted: bool
+    compared: Comparison | None = None
 
     @classmethod
-    def of(cls, clicks: Clicks, losses: Floats, scores: Floats) -> Moments:
+    def of(
+        cls, clicks: Clicks, losses: Floats, scores: Floats, compared: Comparison | None = None
+    ) -> Moments:
         """Returns what examples add.
 
         Args:
             clicks: The examples.
             losses: Their weighted losses, as of `LogLoss.terms`.
             scores: Their weighted scores.
+            compared: The examples with their served scores.
         """
         marks = (clicks.keys >> _SHIFT).view(np.int64)
         np.clip(marks, _LOWEST, _HIGHEST, out=marks)
@@ -125,7 +158,7 @@ class Moments:
         examples = ones / 2 if is_soft else ones
         of_clicks = weights * clicks.labels.astype(np.float64)
         is_weighted = clicks.weights is not None
-        return cls(examples, weights, of_clicks, scores, losses, marks, is_weighted)
+        return cls(examples, weights, of_clicks, scores, losses, marks, is_weighted, compared)
 
     @functools.cached_property
     def pairs(self) -> dict[int, tuple[Floats, Floats | None]]:
@@ -148,7 +181,31 @@ class Moments:
             (errors, errors),
         )
         counts = [] if self.is_weighted else [*_OF_ALL, *_OF_CLICKS]
-        return {number: pair for number, pair in enumerate(pairs) if number not in counts}
+        own = {number: pair for number, pair in enumerate(pairs) if number not in counts}
+        return own | self._pairs_of_served
+
+    @property
+    def _pairs_of_served(self) -> dict[int, tuple[Floats, Floats | None]]:
+        if self.compared is None:
+            return {}
+        valid, labels, weights, scores, served, losses, served_losses = self.compared
+        differences, apart = (
+            weights * (one - other) for one, other in ((losses, served_losses), (scores, served))
+        )
+        pairs = (
+            (self.examples, valid),
+            (weights, None),
+            (weights, labels),
+            (weights, losses),
+            (weights, served_losses),
+            (weights, weights),
+            (weights, differences),
+            (differences, differences),
+            (weights, scores),
+            (weights, served),
+            (apart, apart),
+        )
+        return dict(enumerate(pairs, SERVED_EXAMPLES))
 
     @functools.cached_property
     def fields(self) -> dict[int, Floats]:
@@ -182,6 +239,23 @@ def normalised_entropy_of(sums: Sums) -> Floats:
     """Returns the log loss divided by the entropy of the click rate; NaN if all labels are one."""
     loss, rate = (_ratio(sums[number], sums[WEIGHT]) for number in (LOSS, CLICKS))
     return _ratio(loss, entropy(rate))
+
+
+def served_change_of(sums: Sums) -> LossChange:
+    """Returns the relative change of the log loss against that of the served scores."""
+    numbers = (COMPARED_LOSS, SERVED_LOSS, SERVED_WEIGHT, SERVED_WEIGHT_SQUARES)
+    return loss_change(
+        *(sums[number] for number in (*numbers, LOSS_DIFFERENCES, LOSS_DIFFERENCE_SQUARES))
+    )
+
+
+def served_calibrations_of(sums: Sums) -> tuple[Floats, Floats]:
+    """Returns the calibrations of the served and of the new scores, of the same examples."""
+    served, compared = (
+        _ratio(sums[number], sums[SERVED_CLICKS])
+        for number in (SERVED_PREDICTED, COMPARED_PREDICTED)
+    )
+    return served, compared
 
 
 def _ratio(numbers: Any, by: Any) -> Floats:

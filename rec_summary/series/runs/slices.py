@@ -14,9 +14,12 @@ from rec_summary.arrays import Floats, Integers
 from rec_summary.metrics.quality.slice_sums import (
     CELLS,
     FIELDS,
+    SERVED_EXAMPLES,
     areas,
     calibration_of,
     normalised_entropy_of,
+    served_calibrations_of,
+    served_change_of,
 )
 from rec_summary.metrics.quality.slices import OTHER
 from rec_summary.records.reading.runs import Run
@@ -42,9 +45,12 @@ SLICE_COLUMNS: Final[Mapping[str, str]] = {
     "step": "int64",
     **dict.fromkeys(("wall_time", *FIELDS[:5]), "float64"),
     **dict.fromkeys(("normalised_entropy", "calibration", "auc", "auc_error"), "float64"),
+    **dict.fromkeys(("served_examples", "ne_change", "ne_change_error"), "float64"),
+    **dict.fromkeys(("served_calibration", "compared_calibration"), "float64"),
 }
 """The columns of a table of slices and their types. Examples, weight, clicks, predicted clicks and
-loss are sums over the examples since the report before."""
+loss are sums over the examples since the report before. The last five are of examples with a served
+score: 0, and NaN, without."""
 
 _MOST_NUMBERS: Final = 1 << 25  # of the sums of a history, and of its orders
 _AT_ONCE: Final = 64  # reports whose sums are added up together
@@ -252,7 +258,13 @@ def slice_table(
             ratios = normalised_entropy_of(part.sums.T), calibration_of(part.sums.T)
             places = (np.full(len(part.values), at) for at in (step, wall_time))
             texts = ([text] * len(part.values) for text in (name, *key))
-            columns_of = (*texts, part.values, *places, *part.sums.T[:5], *ratios, area, error)
+            of_served = (
+                part.sums[:, SERVED_EXAMPLES],
+                *served_change_of(part.sums.T),
+                *served_calibrations_of(part.sums.T),
+            )
+            numbers = (*places, *part.sums.T[:5], *ratios, area, error, *of_served)
+            columns_of = (*texts, part.values, *numbers)
             yield dict(zip(SLICE_COLUMNS, columns_of, strict=True))
 
 

@@ -13,8 +13,10 @@ from sklearn.metrics import roc_auc_score
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.log_loss import LogLoss
+from rec_summary.metrics.quality.served import Comparison
 from rec_summary.metrics.quality.slice_sums import (
     FIELDS,
+    SERVED_EXAMPLES,
     WEIGHT,
     WEIGHT_SQUARES,
     ColumnSums,
@@ -29,9 +31,16 @@ from rec_summary.metrics.slice_report import auc_standard_error
 from rec_summary.metrics.state import restore
 
 
-def batch(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> Moments:
+def batch(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None = None,
+    served: np.ndarray | None = None,
+    negative_rate: float = 1.0,
+) -> Moments:
     clicks = clean(scores, labels, weights)
-    return Moments.of(clicks, *LogLoss().terms(clicks))
+    compared = None if served is None else Comparison.of(clicks, served, negative_rate)
+    return Moments.of(clicks, *LogLoss().terms(clicks), compared)
 
 
 def slicing(names: np.ndarray) -> Slicing:
@@ -71,7 +80,7 @@ def test_each_sum_is_that_of_its_own_examples() -> None:
     losses = -np.log(np.where(labels, rounded, 1 - rounded))
     for name, own in found.items():
         w, y, p, loss = (each[names == name] for each in (weights, labels, rounded, losses))
-        assert own == pytest.approx(
+        assert dict(list(own.items())[:SERVED_EXAMPLES]) == pytest.approx(
             {
                 "examples": len(w),
                 "weight": w.sum(),
@@ -86,6 +95,54 @@ def test_each_sum_is_that_of_its_own_examples() -> None:
                 "error_squares": (w**2 * (p - y) ** 2).sum(),
             }
         )
+
+
+@pytest.mark.parametrize("sliced", [False, True])
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+def test_the_sums_of_served_scores_are_those_of_the_original_traffic(
+    sliced: bool, rate: float
+) -> None:
+    names, scores, labels, weights = stream(1, 400)
+    served = np.random.default_rng(2).random(400)
+    served[:9] = [np.nan, -0.1, 1.1, np.inf, 0, 1, 0, 1, 0.5]
+    sums = ValueSums()
+    moments = batch(scores, labels, weights, served, rate)
+    sums.count(moments, slicing(names) if sliced else None)
+    found = by_field(sums.end_interval(detailed=False))
+    scores, q = (each.astype(np.float32).astype(np.float64) for each in (scores, served))
+    odds = scores / (1 - scores) * rate
+    p = odds / (1 + odds)
+    v = np.rint(weights * 2**20) / 2**20
+    v = np.where(labels, v, v / rate)
+    clipped = (np.clip(each, 1e-7, 1 - 1e-7) for each in (p, q))
+    one, other = (-np.log(np.where(labels, each, 1 - each)) for each in clipped)
+    fields = {
+        "served_examples": np.ones(400),
+        "served_weight": v,
+        "served_clicks": v * labels,
+        "compared_loss": v * one,
+        "served_loss": v * other,
+        "served_weight_squares": v**2,
+        "loss_differences": v**2 * (one - other),
+        "loss_difference_squares": v**2 * (one - other) ** 2,
+        "compared_predicted": v * p,
+        "served_predicted": v * q,
+        "score_difference_squares": v**2 * (p - q) ** 2,
+    }
+    for name, own in found.items():
+        chosen = (served >= 0) & (served <= 1) & ((names == name) | (not sliced))
+        expected = {field: numbers[chosen].sum() for field, numbers in fields.items()}
+        assert {field: own[field] for field in fields} == pytest.approx(expected, rel=1e-5)
+
+
+def test_soft_labels_are_compared_as_a_click_and_a_non_click() -> None:
+    labels, served = np.array([0.25, 1.0, 0.0]), np.array([0.5, 0.5, np.nan])
+    sums = ValueSums()
+    sums.count(batch(np.array([0.2, 0.9, 0.1]), labels, None, served))
+    own = by_field(sums.end_interval(detailed=False))[""]
+    assert (own["served_examples"], own["served_weight"], own["served_clicks"]) == (2, 2, 1.25)
+    expected = -(0.25 * np.log(0.2) + 0.75 * np.log(0.8) + np.log(0.9))
+    assert own["compared_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 @settings(deadline=None, max_examples=30)
