@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rec_summary.errors import ArgumentError, SourceError, three_part, verbatim
-from rec_summary.metrics.quality.gate import AT, Gate, Part, Verdict, judge
+from rec_summary.metrics.quality.gate import Gate, Part, Verdict, judge
+from rec_summary.metrics.quality.slice_sums import SERVED_EXAMPLES
 from rec_summary.records.checkpoints.saved import SAVED, list_checkpoints, newest_between
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions, Moment, Selection
@@ -63,9 +64,7 @@ def gate_of(run: Run, report: Report, gate: Gate, since: Moment = None) -> GateA
     """
     slices = histories(run, Selection(ExportOptions(since=since)), report).get(valid(run.name), [])
     parts = [Part(each.task, each.column, each.values, each.sums.sum(axis=0)) for each in slices]
-    served = {
-        each.task for each in parts if not each.column and each.sums[0, AT["served_examples"]] > 0
-    }
+    served = {each.task for each in parts if not each.column and each.sums[0, SERVED_EXAMPLES] > 0}
     chosen = [each for each in slices if each.task in served and gate.task in (None, each.task)]
     if not served:
         then = "" if since is None else " since then"

@@ -82,8 +82,8 @@ def test_how_examples_are_cut_changes_nothing(reports: int, ranks: int, seed: in
         (first.tasks[0].whole, *first.slices), (second.tasks[0].whole, *second.slices), strict=True
     ):
         assert one.examples == other.examples
-        assert one.change == pytest.approx(other.change, abs=1e-6)
-        assert one.error == pytest.approx(other.error, rel=1e-3)
+        assert one.ne_change == pytest.approx(other.ne_change, abs=1e-6)
+        assert one.ne_change_error == pytest.approx(other.ne_change_error, rel=1e-3)
 
 
 def test_what_is_judged(records: Path) -> None:
@@ -142,9 +142,26 @@ def test_json(records: Path) -> None:
         *("first_step", "last_step", "first_time", "last_time"),
     }
     assert set(found["tasks"][0]) == {
-        *("task", "outcome", "holds", "reasons", "more_examples", "examples", "change", "error"),
-        *("calibration", "served_calibration"),
+        *(
+            "task",
+            "outcome",
+            "holds",
+            "reasons",
+            "more_examples",
+            "examples",
+            "ne_change",
+            "ne_change_error",
+        ),
+        *("compared_calibration", "served_calibration"),
     }
     assert set(found["slices"][0]) == {
-        *("task", "name", "examples", "change", "error", "calibration", "served_calibration"),
+        *(
+            "task",
+            "name",
+            "examples",
+            "ne_change",
+            "ne_change_error",
+            "compared_calibration",
+            "served_calibration",
+        ),
     }

@@ -21,9 +21,11 @@ from rec_summary.metrics.quality.slice_sums import (
     CLICK_SQUARES,
     CLICKS,
     EXAMPLES,
-    FIELDS,
+    SERVED_EXAMPLES,
     WEIGHT,
     WEIGHT_SQUARES,
+    served_calibrations_of,
+    served_change_of,
 )
 
 BETTER: Final = "better"
@@ -40,7 +42,6 @@ _Z_POWER: Final = _Z + NormalDist().inv_cdf(_POWER)
 _ROUNDING: Final = 1e-5  # of the loss: logs round scores, and records round sums
 _LEAST_CLICKS: Final = 50.0  # and non-clicks, of equal weight, of a slice: for the normal law
 _MOST_SLICES: Final = 10  # of a verdict
-AT: Final = {name: number for number, name in enumerate(FIELDS)}
 _SHARE: Final = "a finite share of at least 0, such as 0.001"
 
 
@@ -111,22 +112,22 @@ class Compared:
         task: The name of the task; empty for the unnamed one.
         name: The slice, such as ``country=TR``; empty for the task as a whole.
         examples: How many examples have a served score.
-        change: The NE minus that of the served model, as a share of it: below 0 is better.
-        error: The standard error of the change.
-        calibration: Predicted clicks divided by clicks; None without clicks.
+        ne_change: The NE minus that of the served model, as a share of it: below 0 is better.
+        ne_change_error: The standard error of this.
+        compared_calibration: Predicted clicks divided by clicks; None without clicks.
         served_calibration: That of the served model.
     """
 
     task: str
     name: str
     examples: float
-    change: float
-    error: float
-    calibration: float | None
+    ne_change: float
+    ne_change_error: float
+    compared_calibration: float | None
     served_calibration: float | None
 
     def __str__(self) -> str:
-        change, error = 100 * self.change, 100 * self.error
+        change, error = 100 * self.ne_change, 100 * self.ne_change_error
         digits = max(-math.floor(math.log10(error)), 0)  # the first one of the error
         return f"{change:+.{digits}f} % ± {error:.{digits}f}".replace("-", "−")
 
@@ -217,8 +218,8 @@ _ORDER: Final = {False: 0, None: 1, True: 2}
 
 
 def _judged(gate: Gate, whole: Compared, worse: Sequence[Compared], compared: int) -> Judged:
-    change, width = whole.change, _Z * whole.error
-    needed = whole.examples * (_Z_POWER * whole.error / gate.detectable) ** 2
+    change, width = whole.ne_change, _Z * whole.ne_change_error
+    needed = whole.examples * (_Z_POWER * whole.ne_change_error / gate.detectable) ** 2
     more = max(needed, gate.least_examples) - whole.examples
     rounded = round(more, 1 - len(str(int(more)))) if more > 0 else 0
     needs = f"about {rounded:,.0f} more examples are needed"
@@ -246,24 +247,11 @@ def _judged(gate: Gate, whole: Compared, worse: Sequence[Compared], compared: in
 
 def _compared(part: Part) -> list[Compared]:
     """Returns the comparisons of the values that have enough examples; of a whole task, always."""
-    own = {name: part.sums[:, number] for name, number in AT.items()}
-    weight, loss = own["served_weight"], own["served_loss"]
-    with np.errstate(all="ignore"):
-        mean = (own["compared_loss"] - loss) / weight
-        squares = own["loss_difference_squares"] - 2 * mean * own["loss_differences"]
-        squares += mean**2 * own["served_weight_squares"]
-        error = np.hypot(np.sqrt(np.maximum(squares, 0)) / loss, _ROUNDING)
-        rows = np.stack(
-            [
-                own["served_examples"],
-                (own["compared_loss"] - loss) / loss,
-                error,
-                own["compared_predicted"] / own["served_clicks"],
-                own["served_predicted"] / own["served_clicks"],
-            ],
-            axis=1,
-        )
-    is_enough = (loss > 0) & _has_clicks(part.sums) if part.column else np.full(len(rows), True)
+    sums = part.sums.T
+    change, error = served_change_of(sums)
+    served, compared = served_calibrations_of(sums)
+    numbers = (sums[SERVED_EXAMPLES], change, np.hypot(error, _ROUNDING), compared, served)
+    is_enough = np.isfinite(error) & _has_clicks(sums) if part.column else error == error
     return [
         Compared(
             part.task,
@@ -271,21 +259,23 @@ def _compared(part: Part) -> list[Compared]:
             *row[:3],
             *(each if math.isfinite(each) else None for each in row[3:]),
         )
-        for value, row, enough in zip(part.values, rows.tolist(), is_enough.tolist(), strict=True)
+        for value, row, enough in zip(
+            part.values, np.stack(numbers, axis=1).tolist(), is_enough.tolist(), strict=True
+        )
         if enough
     ]
 
 
 def _has_clicks(sums: Floats) -> Flags:
     """Returns which values have enough clicks and non-clicks with a served score, (values,)."""
-    clicks, squares = sums[:, CLICKS], sums[:, CLICK_SQUARES]
-    of_others = sums[:, WEIGHT] - clicks, sums[:, WEIGHT_SQUARES] - squares
+    clicks, squares = sums[CLICKS], sums[CLICK_SQUARES]
+    others = sums[WEIGHT] - clicks, sums[WEIGHT_SQUARES] - squares
     with np.errstate(all="ignore"):
-        share = sums[:, AT["served_examples"]] / sums[:, EXAMPLES]
+        share = sums[SERVED_EXAMPLES] / sums[EXAMPLES]
         # Examples of equal weight (Kish 1965).
-        counts = [share * total**2 / square for total, square in ((clicks, squares), of_others)]
+        counts = [share * total**2 / square for total, square in ((clicks, squares), others)]
     return (counts[0] >= _LEAST_CLICKS) & (counts[1] >= _LEAST_CLICKS)
 
 
 def _z(compared: Compared) -> float:
-    return compared.change / compared.error
+    return compared.ne_change / compared.ne_change_error

@@ -99,8 +99,10 @@ def test_json(records: Path) -> None:
     assert (found["first_step"], found["last_step"]) == (10, 60)
     assert found["checkpoint"] == "checkpoints/rank_0_step_20.ckpt"
     [task] = found["tasks"]
-    assert task["change"] > 2 * task["error"] > 0
-    assert {each["name"] for each in found["slices"]} == {f"country={x}" for x in ("TR", "DE", "FR")}
+    assert task["ne_change"] > 2 * task["ne_change_error"] > 0
+    assert {each["name"] for each in found["slices"]} == {
+        f"country={x}" for x in ("TR", "DE", "FR")
+    }
     found = json.loads(run("gate", records / "few", "--json").stdout)
     assert found["holds"] is None
     assert found["tasks"][0]["more_examples"] >= 5000

@@ -43,9 +43,9 @@ def test_the_change_is_that_of_the_normalised_entropy() -> None:
         for each in (new, served)
     ]
     [found] = judge(Gate(), [whole(compared_sums(new, served, labels, weights))]).tasks
-    assert found.whole.change == pytest.approx(entropies[0] / entropies[1] - 1)
+    assert found.whole.ne_change == pytest.approx(entropies[0] / entropies[1] - 1)
     for mean, score in (
-        (found.whole.calibration, new),
+        (found.whole.compared_calibration, new),
         (found.whole.served_calibration, served),
     ):
         assert mean == pytest.approx((weights * score).sum() / (weights * labels).sum())
@@ -57,8 +57,8 @@ def test_equal_models_are_found_worse_as_often_as_promised() -> None:
     for _ in range(2000):
         found = judge(Gate(least_examples=1), [whole(compared_sums(*draw(random, 4000)))])
         outcomes[found.outcome] += 1
-        changes.append(found.tasks[0].whole.change)
-        errors.append(found.tasks[0].whole.error)
+        changes.append(found.tasks[0].whole.ne_change)
+        errors.append(found.tasks[0].whole.ne_change_error)
     assert 0.01 < outcomes[WORSE] / 2000 < 0.04  # 0.025
     assert 0.01 < outcomes[BETTER] / 2000 < 0.04
     assert np.std(changes) == pytest.approx(np.mean(errors), rel=0.1)
@@ -86,7 +86,7 @@ def test_outcomes() -> None:
     found = judge(Gate(detectable=0.01), [whole(same)])
     assert (found.outcome, found.holds) == (NOT_WORSE, True)
     assert found.tasks[0].more_examples is None
-    gain = -judge(Gate(), [whole(better)]).tasks[0].whole.change
+    gain = -judge(Gate(), [whole(better)]).tasks[0].whole.ne_change
     for share, holds in ((gain / 2, True), (gain, False)):
         found = judge(Gate(min_gain=share, detectable=0.01), [whole(better)])
         assert (found.outcome, found.holds) == (BETTER, holds)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rec_summary.metrics.quality.gate import Gate, Part, judge
-from rec_summary.metrics.quality.slice_sums import FIELDS
+from rec_summary.metrics.quality.slice_sums import SERVED_EXAMPLES
 from rec_summary.records.checkpoints.saved import (
     GOOD,
     SAVED,
@@ -22,7 +22,6 @@ from rec_summary.values.slice_sums import SlicedSums, joined
 
 _KIND: Final = f"recommender metrics: {GOOD}"
 _PARTS: Final = 8  # of the window: as much more than the window is judged, at most
-_SERVED: Final = FIELDS.index("served_examples")
 
 
 class _Span(NamedTuple):
@@ -34,7 +33,9 @@ class _Span(NamedTuple):
 
     @property
     def examples(self) -> float:
-        return max(float(each.sums[:, _SERVED].sum()) for each in self.columns if not each.column)
+        return max(
+            float(each.sums[:, SERVED_EXAMPLES].sum()) for each in self.columns if not each.column
+        )
 
 
 class LatestGood:
@@ -70,7 +71,7 @@ class LatestGood:
                 self._move()
 
     def _count(self, step: int, wall_time: float, sums: Sequence[SlicedSums]) -> None:
-        served = [each for each in sums if each.sums[:, _SERVED].any()]
+        served = [each for each in sums if each.sums[:, SERVED_EXAMPLES].any()]
         columns = [each._replace(cells=None, weights=None) for each in served]
         last, self._last = self._last, (step, wall_time)
         if not any(not each.column for each in columns):
