@@ -141,27 +141,8 @@ def test_json(records: Path) -> None:
         *("holds", "outcome", "tasks", "slices", "compared_slices", "checkpoint"),
         *("first_step", "last_step", "first_time", "last_time"),
     }
-    assert set(found["tasks"][0]) == {
-        *(
-            "task",
-            "outcome",
-            "holds",
-            "reasons",
-            "more_examples",
-            "examples",
-            "ne_change",
-            "ne_change_error",
-        ),
-        *("compared_calibration", "served_calibration"),
-    }
-    assert set(found["slices"][0]) == {
-        *(
-            "task",
-            "name",
-            "examples",
-            "ne_change",
-            "ne_change_error",
-            "compared_calibration",
-            "served_calibration",
-        ),
-    }
+    numbers = {"examples", "ne_change", "ne_change_error"}
+    numbers |= {"compared_calibration", "served_calibration"}
+    about = {"task", "outcome", "holds", "reasons", "more_examples"}
+    assert set(found["tasks"][0]) == numbers | about
+    assert set(found["slices"][0]) == numbers | {"task", "name"}

@@ -42,6 +42,7 @@ _Z_POWER: Final = _Z + NormalDist().inv_cdf(_POWER)
 _ROUNDING: Final = 1e-5  # of the loss: logs round scores, and records round sums
 _LEAST_CLICKS: Final = 50.0  # and non-clicks, of equal weight, of a slice: for the normal law
 _MOST_SLICES: Final = 10  # of a verdict
+_ORDER: Final = (False, None, True)
 _SHARE: Final = "a finite share of at least 0, such as 0.001"
 
 
@@ -113,7 +114,7 @@ class Compared:
         name: The slice, such as ``country=TR``; empty for the task as a whole.
         examples: How many examples have a served score.
         ne_change: The NE minus that of the served model, as a share of it: below 0 is better.
-        ne_change_error: The standard error of this.
+        ne_change_error: The standard error of this; NaN for fewer than two examples.
         compared_calibration: Predicted clicks divided by clicks; None without clicks.
         served_calibration: That of the served model.
     """
@@ -128,6 +129,8 @@ class Compared:
 
     def __str__(self) -> str:
         change, error = 100 * self.ne_change, 100 * self.ne_change_error
+        if not error > 0:  # NaN is not, either
+            return "unknown"
         digits = max(-math.floor(math.log10(error)), 0)  # the first one of the error
         return f"{change:+.{digits}f} % ± {error:.{digits}f}".replace("-", "−")
 
@@ -204,23 +207,19 @@ def judge(gate: Gate, parts: Iterable[Part]) -> Verdict:
     for part in parts:
         if gate.task in (None, part.task):
             (slices if part.column else wholes).extend(_compared(part))
-    wholes = [each for each in wholes if each.examples > 0]
     named = {each.task for each in wholes}
     slices = sorted((each for each in slices if each.task in named), key=_z, reverse=True)
     bound = NormalDist().inv_cdf(1 - LEVEL / max(len(slices), 1))
     worse = [each for each in slices if _z(each) > bound]
     tasks = [_judged(gate, whole, worse, len(slices)) for whole in wholes]
-    tasks.sort(key=lambda each: (_ORDER[each.holds], -_z(each.whole)))
+    tasks.sort(key=lambda each: (_ORDER.index(each.holds), -_z(each.whole)))
     return Verdict(tuple(tasks), tuple(slices[:_MOST_SLICES]), len(slices))
-
-
-_ORDER: Final = {False: 0, None: 1, True: 2}
 
 
 def _judged(gate: Gate, whole: Compared, worse: Sequence[Compared], compared: int) -> Judged:
     change, width = whole.ne_change, _Z * whole.ne_change_error
     needed = whole.examples * (_Z_POWER * whole.ne_change_error / gate.detectable) ** 2
-    more = max(needed, gate.least_examples) - whole.examples
+    more = max(gate.least_examples, needed) - whole.examples
     rounded = round(more, 1 - len(str(int(more)))) if more > 0 else 0
     needs = f"about {rounded:,.0f} more examples are needed"
     if whole.examples < gate.least_examples or math.isnan(width):
@@ -246,12 +245,12 @@ def _judged(gate: Gate, whole: Compared, worse: Sequence[Compared], compared: in
 
 
 def _compared(part: Part) -> list[Compared]:
-    """Returns the comparisons of the values that have enough examples; of a whole task, always."""
+    """Returns the comparisons of values with enough examples; of a whole task, with any."""
     sums = part.sums.T
     change, error = served_change_of(sums)
     served, compared = served_calibrations_of(sums)
     numbers = (sums[SERVED_EXAMPLES], change, np.hypot(error, _ROUNDING), compared, served)
-    is_enough = np.isfinite(error) & _has_clicks(sums) if part.column else error == error
+    is_enough = np.isfinite(error) & _has_clicks(sums) if part.column else sums[SERVED_EXAMPLES] > 0
     return [
         Compared(
             part.task,

@@ -102,9 +102,11 @@ def test_it_says_how_many_more_examples_are_needed() -> None:
     for share, outcome in ((0.5, UNKNOWN), (1.3, NOT_WORSE)):
         more = drawn(7, int(share * found.more_examples))
         assert judge(Gate(), [whole(few, more)]).outcome == outcome
-    [found] = judge(Gate(), [whole(drawn(8, 9000))]).tasks
-    assert found.outcome == UNKNOWN
-    assert found.reasons[0].startswith("too few examples")
+    for size, more in ((9000, 1000), (1, 10_000)):
+        [found] = judge(Gate(), [whole(drawn(8, size))]).tasks
+        assert (found.outcome, found.holds, found.more_examples) == (UNKNOWN, None, more)
+        assert found.reasons == (f"too few examples: about {more:,} more examples are needed",)
+    assert str(found.whole) == "unknown"
 
 
 def test_a_slice_that_is_worse() -> None:

@@ -33,9 +33,8 @@ class _Span(NamedTuple):
 
     @property
     def examples(self) -> float:
-        return max(
-            float(each.sums[:, SERVED_EXAMPLES].sum()) for each in self.columns if not each.column
-        )
+        wholes = (each.sums for each in self.columns if not each.column)
+        return max(float(sums[0, SERVED_EXAMPLES]) for sums in wholes)
 
 
 class LatestGood:

@@ -42,12 +42,13 @@ class Training:
 
     def train(self, until: int, worse: float = -0.25, *, saved: tuple[int, ...] = ()) -> str | None:
         """Trains, saves checkpoints at some steps, and returns where the link points to."""
-        for self.step in range(self.step + 1, until + 1):
-            if self.step in saved:
+        for step in range(self.step + 1, until + 1):
+            if step in saved:
                 self.folder.mkdir(exist_ok=True)
-                (self.folder / name_of(0, self.step)).write_bytes(b"")
+                (self.folder / name_of(0, step)).write_bytes(b"")
             self.record.observe(**columns(self.random, worse=worse))
-            self.record.record(self.step)
+            self.record.record(step)
+        self.step = until
         self.record.flush()
         return self.link
 
