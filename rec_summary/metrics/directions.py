@@ -60,7 +60,7 @@ _LAST: Final = (
 # These are about a metric, or something else.
 _SILENT: Final = re.compile(
     r"(?<![a-z])(?:std(?:dev|err)?|stdev|sd|var|(?<!explained_)variance|standard_(?:error|deviation)"
-    "|bound|gap|drop|delta|diff|difference|change|reduction|improvement|scale|scaler|weights?|coeff?"
+    "|bound|gap|drop|delta|diff|difference|(?<!served_ne_)change|reduction|improvement|scale|scaler|weights?|coeff?"
     "|time|seconds|ms|latency|duration|threshold|margin|norm|grads?|gradients?|lr|curve|intercept"
     r"|intra_list|pairwise|occlusion|minus|inverse|inv|p_?value|temperature)(?![a-z])|\A1_"
 )

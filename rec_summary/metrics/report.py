@@ -28,6 +28,7 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
+from rec_summary.metrics.quality.served import ServedQuality, odds_edges
 from rec_summary.metrics.quality.slices import Slices, SliceState
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tables.cardinality import TouchedRows
@@ -327,6 +328,30 @@ def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: D
         values.put(f"lists_too_long_share/{window}", sample.too_long / lists)
 
 
+def _read_served(values: MetricValues, window: str, state: ServedQuality, detail: Detail) -> None:
+    for name, (value, error) in (
+        ("served_ne_change", state.loss_change()),
+        ("served_auc_gain", state.auc_gain()),
+    ):
+        if not detail.has(name):
+            continue
+        values.put(f"{name}/{window}", value)
+        if detail.only is not None:
+            values.scalars[f"{tags.PREFIX}{name}{tags.CHANCE_ERROR}/{window}"] = error
+        else:
+            values.put(f"{name}{tags.STANDARD_ERROR}/{window}", error)
+    if detail.only is not None:
+        return
+    values.put(f"served_calibration/{window}", state.served.loss.calibration())
+    values.put(f"served_skewed_share/{window}", state.skewed_share())
+    values.put_some(f"served_missing/{window}", state.missing_share())
+    if detail.full:
+        values.put(f"served_score_difference/{window}", state.score_difference())
+    if detail.curves and state.odds_differences.any():
+        histogram = odds_edges(), state.odds_differences
+        values.histograms[f"{tags.PREFIX}served_odds_differences/{window}"] = histogram
+
+
 def _read_pairs(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     sample = state.sampled()
     values.put(f"xauc/{window}", list_quality.pairs_of_all(sample))
@@ -434,6 +459,7 @@ _READERS: Final[
     (tags.LABELS, LabelCounts): _read_labels,
     (tags.SLICE, Slices): _read_slices,
     (tags.LISTS, RankedLists): _read_lists,
+    (tags.SERVED, ServedQuality): _read_served,
     (tags.PAIRS, RankedLists): _read_pairs,  # of earlier versions
     (tags.PAIRS, SampledExamples): _read_pairs,
     (tags.AGES, RowAges): _read_ages,

@@ -130,27 +130,13 @@ def quoted(name: str) -> str:
     )
 
 
-def effective_numbers(quality: ClickQuality) -> tuple[float, float]:
-    """Returns the effective numbers of non-clicks and of clicks (Kish 1965).
-
-    A mean of as many examples of equal weight has the same standard error.
-    """
-    squares = quality.loss.squares
-    totals = float(quality.order.negatives.sum()), float(quality.order.positives.sum())
-    others, clicks = (
-        total * total / square if square > 0 else 0.0
-        for total, square in zip(totals, squares, strict=True)
-    )
-    return others, clicks
-
-
 def auc_standard_error(quality: ClickQuality) -> float:
     """Returns the standard error of an AUC; NaN for fewer than two clicks or non-clicks.
 
-    Of weighted examples, there are as many as `effective_numbers` says.
+    Of weighted examples, there are as many as its `effective_numbers` say.
     """
     orders = np.stack([quality.order.negatives, quality.order.positives])
-    _, error = delong(orders[None], np.array([effective_numbers(quality)]))
+    _, error = delong(orders[None], np.array([quality.effective_numbers()]))
     return float(error[0])
 
 
@@ -172,7 +158,7 @@ def _slice(name: str, state: Any, metrics_of: Callable[[Any], Mapping[str, float
     quality = state.states.get(QUALITY) if isinstance(state, SliceState) else state
     least = metrics.get("examples", 0.0)
     if isinstance(quality, ClickQuality):
-        least, errors["auc"] = min(effective_numbers(quality)), auc_standard_error(quality)
+        least, errors["auc"] = min(quality.effective_numbers()), auc_standard_error(quality)
     return _Slice(name, metrics, errors, least >= LEAST)
 
 

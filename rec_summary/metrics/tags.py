@@ -26,6 +26,7 @@ DRIFT: Final = "drift"
 LABELS: Final = "labels"
 SLICE: Final = "slice"
 LISTS: Final = "lists"
+SERVED: Final = "served"
 PAIRS: Final = "pairs"
 TURNOVER: Final = "turnover"
 AGES: Final = "ages"
@@ -97,9 +98,19 @@ METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
         Metric("lists_sampled_share", detail=True, judges=False),
         Metric("lists_too_long_share", detail=True, judges=False),
     ),
+    "served": (
+        Metric("served_ne_change"),
+        Metric("served_ne_change_standard_error", judges=False),
+        Metric("served_auc_gain"),
+        Metric("served_auc_gain_standard_error", judges=False),
+        Metric("served_calibration", judges=False),
+        Metric("served_skewed_share", judges=False),
+        Metric("served_score_difference", detail=True, judges=False),
+        Metric("served_missing", judges=False),
+    ),
     "labels": (Metric("masked", judges=False), Metric("missing_labels", judges=False)),
 }
-"""The metrics by kind of task, and those of its users, its lists and its labels."""
+"""The metrics by kind of task, and those of its users, lists, served scores and labels."""
 
 JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
     kind: tuple(metric.name for metric in metrics if metric.judges)
@@ -141,7 +152,7 @@ JUDGED: Final = "|".join(
 GROUPS: Final = frozenset(
     (
         *(metric.name for metric in itertools.chain(*METRICS.values())),
-        *("pr_curve", "reliability", "scores"),
+        *("pr_curve", "reliability", "scores", "served_odds_differences"),
         *("table", "throughput", "freshness", "host", "drift", "states", "sums"),
         *("slice", "feature"),
         "label_delay",
@@ -209,7 +220,7 @@ def group_with(metric: str) -> str:
         return PAIRS
     if metric.startswith((*JUDGING[LISTS], *AT_K[LISTS])):
         return LISTS
-    return USERS if metric in JUDGING[USERS] else QUALITY
+    return next((group for group in (USERS, SERVED) if metric in JUDGING[group]), QUALITY)
 
 
 def is_detail(name: str) -> bool:

@@ -17,7 +17,7 @@ from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.report import Detail, read
-from rec_summary.metrics.slice_report import auc_standard_error, effective_numbers
+from rec_summary.metrics.slice_report import auc_standard_error
 
 SCORES = st.integers(0, 8).map(lambda eighths: eighths / 8)  # many are equal
 WEIGHTS = st.integers(0, 12).map(lambda quarters: quarters / 4)
@@ -56,7 +56,7 @@ def test_effective_numbers_are_those_of_kish(clicks, others) -> None:
         float(sum(weights) ** 2 / sum(each**2 for each in weights)) if any(weights) else 0
         for weights in exact
     ]
-    assert effective_numbers(state) == pytest.approx(expected)
+    assert state.effective_numbers() == pytest.approx(expected)
     assert math.isnan(auc_standard_error(state)) == (min(expected) < 2)
 
 

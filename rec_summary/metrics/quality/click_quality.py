@@ -117,3 +117,15 @@ class ClickQuality(Scalable):
         """Counts a part of a prepared batch."""
         self.loss.add(part.loss)
         self.order.count(part.order)
+
+    def effective_numbers(self) -> tuple[float, float]:
+        """Returns the effective numbers of non-clicks and of clicks (Kish 1965).
+
+        A mean of as many examples of equal weight has the same standard error.
+        """
+        totals = float(self.order.negatives.sum()), float(self.order.positives.sum())
+        others, clicks = (
+            total * total / square if square > 0 else 0.0
+            for total, square in zip(totals, self.loss.squares, strict=True)
+        )
+        return others, clicks

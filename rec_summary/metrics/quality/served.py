@@ -7,15 +7,34 @@ losses of one example varies far less than the losses themselves, so the compari
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rec_summary.arrays import Array, Flags, Floats
-from rec_summary.metrics.quality.clicks import Clicks, column
-from rec_summary.metrics.quality.log_loss import losses_of
-from rec_summary.metrics.state import Batch, on_weight_grid
+from rec_summary.checks import check_int
+from rec_summary.errors import three_part
+from rec_summary.metrics.exact_sum import ExactSum
+from rec_summary.metrics.hashing import Hashes, mix
+from rec_summary.metrics.quality.click_quality import ClickQuality, QualityBatch
+from rec_summary.metrics.quality.clicks import Clicks, clean, column
+from rec_summary.metrics.quality.hash_sample import HashSample
+from rec_summary.metrics.quality.log_loss import LEAST_SCORE, losses_of
+from rec_summary.metrics.quality.score_cells import ONE, Keys, keys_of
+from rec_summary.metrics.state import Batch, State, Stored, on_weight_grid
+
+SKEW: Final = math.log(1.5)
+"""The difference of two log-odds from which on a score is skewed: one has odds 1.5 times as high.
+
+A new model differs from the one before by less than that for most examples. Scores that differ by
+more often come from other inputs than the ones in the log.
+"""
+
+_PARTS: Final = 4  # buckets of a skew
+_SPAN: Final = 40  # buckets on each side of 0; the last ones have all larger differences as well
+_ALL: Final = 1 << 64  # a limit above every hash
 
 
 @dataclass(frozen=True)
@@ -30,6 +49,8 @@ class Comparison(Batch):
         served: The served scores; one half if there is none.
         losses: The log losses of the new scores.
         served_losses: The log losses of the served scores.
+        keys: The order of the new scores, as in `Clicks`.
+        hashes: A hash of each example; None if no sample is taken.
     """
 
     valid: Flags
@@ -39,9 +60,13 @@ class Comparison(Batch):
     served: Floats
     losses: Floats
     served_losses: Floats
+    keys: Keys
+    hashes: Hashes | None
 
     @classmethod
-    def of(cls, clicks: Clicks, served: Array, negative_rate: float) -> Comparison:
+    def of(
+        cls, clicks: Clicks, served: Array, negative_rate: float, numbers: Array | None = None
+    ) -> Comparison:
         """Returns the comparison of examples.
 
         Args:
@@ -49,13 +74,16 @@ class Comparison(Batch):
             served: The probabilities that were served, one for each example of the batch, refused
                 ones included. NaN or a number outside [0, 1] is no score.
             negative_rate: The share of non-clicks that training has, above 0 and at most 1.
+            numbers: A number of each example of the batch, which no other one has; None if no
+                sample is taken.
 
         Raises:
             TypeError: The served scores are not real numbers.
             ValueError: Their number differs from that of the examples.
         """
         served = column("served", served, clicks.size)
-        served = served if clicks.kept is None else served[clicks.kept]
+        kept = slice(None) if clicks.kept is None else clicks.kept
+        served, hashes = served[kept], None if numbers is None else mix(numbers[kept])
         valid = (served >= 0) & (served <= 1)
         # As the new scores, so that equal ones have no difference.
         served = np.where(valid, served, 0.5).astype(np.float32).astype(np.float64)
@@ -64,8 +92,9 @@ class Comparison(Batch):
         if negative_rate < 1:
             weights = on_weight_grid(np.where(clicks.labels, weights, weights / negative_rate))
             scores = negative_rate * scores / (negative_rate * scores + (1.0 - scores))
+        columns = (valid, clicks.labels, weights, scores, served)
         losses = (losses_of(each, clicks.labels) for each in (scores, served))
-        return cls(valid, clicks.labels, weights, scores, served, *losses)
+        return cls(*columns, *losses, clicks.keys, hashes)
 
 
 class LossChange(NamedTuple):
@@ -104,3 +133,223 @@ def loss_change(
         error = np.sqrt(np.maximum(variance, 0.0)) / served
         change = np.where(served > 0, (losses - served) / served, np.nan)
         return LossChange(change, np.where(known, error, np.nan))
+
+
+@dataclass(frozen=True)
+class ScorePairs(Batch):
+    """The two scores of examples.
+
+    Attributes:
+        hashes: A hash of each example.
+        scores: The order of the new scores, as of `score_cells`.
+        served: That of the served scores.
+        weights: The weights.
+    """
+
+    hashes: Hashes
+    scores: Keys
+    served: Keys
+    weights: Floats
+
+
+class PairSample(HashSample):
+    """The two scores of a sample of examples, those with the lowest hashes; a mergeable state.
+
+    Attributes:
+        rows: The maximum number of examples, of 32 bytes each; twice that between updates.
+    """
+
+    _settings = ("rows",)
+
+    def __init__(self, rows: int = 4096) -> None:
+        """Starts empty.
+
+        Args:
+            rows: As the attribute.
+
+        Raises:
+            TypeError, ValueError: `rows` is anything else.
+        """
+        self.rows = check_int("rows", rows)
+        none: Keys = np.zeros(0, np.uint64)
+        self._begin(self.rows, _ALL, ScorePairs(none, none, none, np.zeros(0)))
+
+    def pairs(self) -> ScorePairs:
+        """Returns the examples of the sample."""
+        self._compact()
+        pairs: ScorePairs = self._sample
+        return pairs
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the setting, ``limit`` (0 if it is above all), and the examples."""
+        pairs = vars(self.pairs().copy())
+        return {**super().arrays(), "limit": np.array(self._limit % _ALL, np.uint64), **pairs}
+
+    @classmethod
+    def _restored(cls, arrays: Stored) -> PairSample:
+        state = super()._restored(arrays)
+        state._limit = int(arrays.take("limit", np.uint64)) or _ALL
+        hashes = arrays.take("hashes", np.uint64, (None,))
+        if state._below(hashes) < len(hashes) or (hashes[1:] < hashes[:-1]).any():
+            raise ValueError(three_part("hashes", hashes, "rising ones below the limit"))
+        scores = (arrays.take(name, np.uint64, hashes.shape) for name in ("scores", "served"))
+        weights = arrays.sums("weights", np.float64, hashes.shape)
+        state._pending = [ScorePairs(hashes, *scores, weights)]
+        return state
+
+    def _compact(self) -> None:
+        if not self._pending:
+            return
+        rows = self._taken()
+        self._sample = rows = rows.cut(np.argsort(rows.hashes, kind="stable"))
+        self._lower(int(rows.hashes[self.rows]) if rows.size > self.rows else self._limit)
+
+
+class ServedQuality(State):
+    """The quality of the new scores and of those that were served; a mergeable state.
+
+    Attributes:
+        negative_rate: The share of non-clicks that training has, above 0 and at most 1.
+        examples: How many examples there were, those without a served score included.
+        missing: How many of them have no served score.
+        odds_differences: The weights of examples by the difference of their log-odds, new minus
+            served, in buckets as of `odds_edges`.
+        compared: The quality of the new scores of the examples that have both.
+        served: The quality of the served scores of the same examples.
+        clicks: A sample of the clicks.
+        others: A sample of the non-clicks.
+    """
+
+    _settings = ("negative_rate",)
+    _sums = ("examples", "missing", "odds_differences")
+    _parts = ("compared", "served", "_differences", "_difference_squares", "clicks", "others")
+
+    def __init__(self, negative_rate: float = 1.0, bins: int = 1024, rows: int = 4096) -> None:
+        """Starts empty.
+
+        Args:
+            negative_rate: As the attribute.
+            bins: As of `ClickQuality`.
+            rows: As of `PairSample`: of clicks, and as many non-clicks.
+
+        Raises:
+            TypeError, ValueError: An argument is anything else.
+        """
+        # Their scores are those of the original traffic.
+        self.compared, self.served = ClickQuality(bins), ClickQuality(bins)
+        if not 0 < negative_rate <= 1:
+            raise ValueError(three_part("negative_rate", negative_rate, "a number in (0, 1]"))
+        self.negative_rate = float(negative_rate)
+        self.examples = self.missing = 0
+        self.odds_differences = np.zeros(2 * _SPAN)
+        self._differences, self._difference_squares = ExactSum(), ExactSum()
+        self.clicks, self.others = PairSample(rows), PairSample(rows)
+
+    def update(
+        self, scores: Any, labels: Any, weights: Any, odds: Any, served: Any, numbers: Any
+    ) -> None:
+        """Counts a batch; `clicks.clean` describes the first arguments, `Comparison.of` the others.
+
+        Raises:
+            TypeError: An argument does not hold real numbers.
+            ValueError: The sizes differ.
+        """
+        clicks = clean(scores, labels, weights, odds)
+        self.count(Comparison.of(clicks, served, self.negative_rate, numbers))
+
+    def count(self, batch: Comparison) -> None:
+        """Counts examples, which have hashes."""
+        found = np.flatnonzero(batch.valid)
+        self.examples += batch.size
+        self.missing += batch.size - len(found)
+        if not len(found):
+            return
+        _, labels, weights, scores, served, losses, served_losses, keys, hashes = batch.cut(found)
+        orders, heavy = (keys, keys_of(served)), None if (weights == 1).all() else weights
+        for quality, (score, loss), order in zip(
+            (self.compared, self.served),
+            ((scores, losses), (served, served_losses)),
+            orders,
+            strict=True,
+        ):
+            terms, marks = (loss * weights, score * weights), order << ONE | labels
+            (part,) = QualityBatch(*terms, labels, marks, heavy).split([0])
+            quality.count(part)
+        differences = weights * (losses - served_losses)
+        self._differences.add(weights * differences)
+        self._difference_squares.add(differences * differences)
+        buckets = np.floor((_odds(scores) - _odds(served)) * (_PARTS / SKEW)) + _SPAN
+        places = np.clip(buckets, 0, 2 * _SPAN - 1).astype(np.intp)
+        self.odds_differences += np.bincount(places, weights, 2 * _SPAN)
+        pairs = ScorePairs(hashes, *orders, weights)
+        for sample, chosen in ((self.clicks, labels), (self.others, ~labels)):
+            sample.count(pairs.cut(chosen))
+
+    def loss_change(self) -> LossChange:
+        """Returns the relative change of the log loss, and of the normalised entropy."""
+        losses = (quality.loss.log_loss() * quality.loss.weight for quality in self._qualities)
+        loss, differences = self.served.loss, (self._differences, self._difference_squares)
+        of_differences = (each.value() for each in differences)
+        sums = np.array([*losses, loss.weight, sum(loss.squares), *of_differences])
+        return LossChange(*map(float, loss_change(*sums)))
+
+    def auc_gain(self) -> tuple[float, float]:
+        """Returns the AUC of the new scores minus that of the served ones, and its standard error.
+
+        The error is that of DeLong, DeLong and Clarke-Pearson 1988, for two scores of the same
+        examples. Its variances are those of the samples of clicks and of non-clicks; they are
+        divided by the numbers of all clicks and non-clicks. NaN for fewer than two of either.
+        """
+        new, old = (quality.order.auc().value for quality in self._qualities)
+        clicks, others = self.clicks.pairs(), self.others.pairs()
+        numbers = self.served.effective_numbers()
+        if min(numbers) < 2 or not clicks.size or not others.size:
+            return new - old, math.nan
+        variance = 0.0
+        for own, opposite, number in zip((others, clicks), (clicks, others), numbers, strict=True):
+            below, below_served = (
+                _shares_below(getattr(own, name), getattr(opposite, name), opposite.weights)
+                for name in ("scores", "served")
+            )
+            gaps, squares = below - below_served, own.weights * own.weights
+            spread = squares @ (gaps - np.average(gaps, weights=own.weights)) ** 2 / squares.sum()
+            variance += float(spread) / (number - 1)
+        return new - old, math.sqrt(variance)
+
+    def score_difference(self) -> float:
+        """Returns the mean of the new scores minus that of the served ones."""
+        new, old = (quality.loss.mean_score for quality in self._qualities)
+        return new - old
+
+    def skewed_share(self) -> float:
+        """Returns the share of examples whose log-odds differ by more than `SKEW`."""
+        weight = self.odds_differences.sum()
+        near = self.odds_differences[_SPAN - _PARTS : _SPAN + _PARTS].sum()
+        return float(1.0 - near / weight) if weight else math.nan
+
+    def missing_share(self) -> float:
+        """Returns the share of examples without a served score; NaN without examples."""
+        return self.missing / self.examples if self.examples else math.nan
+
+    @property
+    def _qualities(self) -> tuple[ClickQuality, ClickQuality]:
+        return self.compared, self.served
+
+
+def odds_edges() -> Floats:
+    """Returns the edges of the buckets of differences of log-odds, (buckets + 1,)."""
+    return np.arange(-_SPAN, _SPAN + 1) * (SKEW / _PARTS)
+
+
+def _odds(scores: Floats) -> Floats:
+    scores = np.clip(scores, LEAST_SCORE, 1.0 - LEAST_SCORE)
+    return np.log(scores) - np.log1p(-scores)
+
+
+def _shares_below(scores: Keys, others: Keys, weights: Floats) -> Floats:
+    """Returns the share of others, by weight, with a lower score; equal ones count half."""
+    order = np.argsort(others)
+    sums = np.append(0.0, np.cumsum(weights[order]))
+    ends = (np.searchsorted(others[order], scores, side) for side in ("left", "right"))
+    low, high = (sums[places] for places in ends)
+    return 0.5 * (low + high) / sums[-1]

@@ -188,21 +188,20 @@ class Moments:
     def _pairs_of_served(self) -> dict[int, tuple[Floats, Floats | None]]:
         if self.compared is None:
             return {}
-        valid, labels, weights, scores, served, losses, served_losses = self.compared
-        differences, apart = (
-            weights * (one - other) for one, other in ((losses, served_losses), (scores, served))
-        )
+        own, weights = self.compared, self.compared.weights
+        differences = weights * (own.losses - own.served_losses)
+        apart = weights * (own.scores - own.served)
         pairs = (
-            (self.examples, valid),
+            (self.examples, own.valid),
             (weights, None),
-            (weights, labels),
-            (weights, losses),
-            (weights, served_losses),
+            (weights, own.labels),
+            (weights, own.losses),
+            (weights, own.served_losses),
             (weights, weights),
             (weights, differences),
             (differences, differences),
-            (weights, scores),
-            (weights, served),
+            (weights, own.scores),
+            (weights, own.served),
             (apart, apart),
         )
         return dict(enumerate(pairs, SERVED_EXAMPLES))

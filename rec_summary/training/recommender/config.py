@@ -18,7 +18,7 @@ from rec_summary.checks import (
 )
 from rec_summary.errors import three_part
 from rec_summary.metrics.lists.choices import MOST_K, MOST_PLACES
-from rec_summary.metrics.tags import OF_SLICES, judging
+from rec_summary.metrics.tags import OF_SLICES, SERVED, judging
 from rec_summary.training.recommender.columns import Feature, Source, check_source, columns_of
 from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
@@ -31,6 +31,9 @@ OWN_COLUMNS: Final = ("label", "rating", "true_class", "prediction")
 LABEL_AGE: Final = "label_age"
 """The name of the slices by the time from a label to its training."""
 
+MODEL_AGE: Final = "served_model_age"
+"""The name of the slices by the age of the model that served an example."""
+
 _AGES: Final = (60.0, 3600.0, 86_400.0, 604_800.0)
 _NAMES_OF_AGES: Final = {
     0: "below a minute",
@@ -42,6 +45,7 @@ _NAMES_OF_AGES: Final = {
 _LEAST_SIZES: Final = {"last": 16, "half_lives": 64}
 _OF_ONE_TASK: Final = {
     **dict.fromkeys(("predictions", "labels", "weights", "users", "lists"), None),
+    **dict.fromkeys(("served", "model_age"), None),
     "task": "clicks",
     "logits": False,
     "negative_rate": 1.0,
@@ -130,12 +134,14 @@ class RecommenderMetrics:
             calibration of all examples is recorded as well.
         users: Integer or string ids, for the AUC within each user.
         tasks: The tasks of a network with several, by name, in place of predictions, labels, task,
-            logits, weights, negative_rate and users. The tags of a task are
-            ``recommender/<name>/...``.
+            logits, weights, negative_rate, users, lists, served and model_age. The tags of a task
+            are ``recommender/<name>/...``.
         slices: Columns by whose values the metrics of each task are split: a place, or a `Slice`
             with options. The tags are ``recommender/slice/<name>=<value>/...``.
         lists: Integer or string ids of the session or request that each example is a part of, for
             NDCG and other metrics of its list.
+        served: The score that each example was served with, as described for `Task`.
+        model_age: How old the served model was, in seconds, as described for `Task`.
         k: The numbers of examples at the top of a list that its metrics are of.
         ids: The ids of the lookups in each embedding table, by the name of the table's parameter
             or a unique prefix of it, such as ``"item_embedding"``. They are integers, or strings
@@ -191,6 +197,8 @@ class RecommenderMetrics:
     hashed_ids: Sequence[str] = ()
     label_times: Source | None = None
     advanced: Advanced = field(default_factory=Advanced)
+    served: Source | None = None
+    model_age: Source | None = None
 
     def __post_init__(self) -> None:
         """Checks the options."""
@@ -245,9 +253,15 @@ class RecommenderMetrics:
         slices = self._set("slices", check_slices(_check_mapping("slices", self.slices)))
         if not tasks and self.predictions is None:
             check_that(not slices, "slices", sorted(slices), "none without predictions")
-        if self.label_times is not None:
-            expected = "another name: label_times gives a slice of this name"
-            check_that(LABEL_AGE not in slices, "a name of slices", LABEL_AGE, expected)
+        ages = {task.model_age for task in tasks.values()} - {None}
+        check_that(len(ages) <= 1, "model_age", sorted(map(str, ages)), "one place for all tasks")
+        has_age = bool(ages) or self.model_age is not None
+        for name, giver, is_given in (
+            (LABEL_AGE, "label_times", self.label_times is not None),
+            (MODEL_AGE, "model_age", has_age),
+        ):
+            expected = f"another name: {giver} gives a slice of this name"
+            check_that(not is_given or name not in slices, "a name of slices", name, expected)
 
     def _check_numbers(self) -> None:
         check_int("report_steps", self.report_steps)
@@ -268,7 +282,7 @@ class RecommenderMetrics:
         if given[0] != given[1] and not (given[0] and self.task == "retrieval"):
             missing = "labels" if given[0] else "predictions"
             raise ValueError(three_part(missing, None, "both of predictions and labels, or none"))
-        for name in ("users", "weights", "lists"):
+        for name in ("users", "weights", "lists", "served", "model_age"):
             value = getattr(self, name)
             expected = "None without predictions"
             check_that(self.predictions is not None or value is None, name, value, expected)
@@ -276,7 +290,9 @@ class RecommenderMetrics:
     def _check_metrics_of_slices(self) -> None:
         known = set(OF_SLICES)
         for task in tasks_of(self).values():
-            kinds = [name for name in ("users", "lists") if getattr(task, name) is not None]
+            kinds = [
+                name for name in ("users", "lists", "served") if getattr(task, name) is not None
+            ]
             known.update(*(judging(kind, self.k) for kind in (task.kind, *kinds)))
         for name, slice_ in check_slices(self.slices).items():
             for metric in slice_.metrics:
@@ -293,11 +309,13 @@ def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:
 
 
 def slices_of(options: RecommenderMetrics) -> dict[str, Slice]:
-    """Returns the slices by name; among them that of the age of labels, if their time is known."""
-    slices = check_slices(options.slices)
-    has_predictions = options.predictions is not None or options.tasks
-    if options.label_times is not None and has_predictions:
+    """Returns the slices by name; among them those of the ages of labels and of served models."""
+    slices, tasks = check_slices(options.slices), tasks_of(options).values()
+    if options.label_times is not None and tasks:
         slices[LABEL_AGE] = Slice(options.label_times, edges=_AGES, names=_NAMES_OF_AGES)
+    for age in {task.model_age for task in tasks} - {None}:  # one at most
+        metrics = (*OF_SLICES, *judging(SERVED))
+        slices[MODEL_AGE] = Slice(age, edges=_AGES, names=_NAMES_OF_AGES, metrics=metrics)
     return slices
 
 

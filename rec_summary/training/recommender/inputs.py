@@ -20,13 +20,14 @@ WEIGHTS: Final = "weights"
 USERS: Final = "users"
 MASK: Final = "mask"
 LISTS: Final = "lists"
+SERVED: Final = "served"
 EVENT_TIMES: Final = "event_times"
 LABEL_TIMES: Final = "label_times"
 IDS: Final = "ids/"
 FEATURES: Final = "features/"
 SLICES: Final = "slices/"
 
-OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
+OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, SERVED, MASK)
 """The inputs of each task."""
 
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)

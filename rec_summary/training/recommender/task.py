@@ -13,9 +13,9 @@ from rec_summary.metrics.tags import GROUPS, is_group
 from rec_summary.training.recommender.columns import Source, check_source
 
 KINDS: Final = ("clicks", "ratings", "classes", "retrieval")
-_PLACES: Final = ("predictions", "labels", "weights", "users", "lists")
+_PLACES: Final = ("predictions", "labels", "weights", "users", "lists", "served", "model_age")
 _ONLY: Final = {
-    "users": ("clicks",),
+    **dict.fromkeys(("users", "served", "model_age"), ("clicks",)),
     "lists": ("clicks", "ratings"),
     "logits": ("clicks", "classes"),
 }
@@ -30,7 +30,7 @@ class Task:
 
     Places are those of `RecommenderMetrics`. An int is a position among the network's outputs for
     predictions, labels, weights and the mask, and a position among the columns of the batch for
-    users. All of them have as many values as there are examples in the batch.
+    all others. All of them have as many values as there are examples in the batch.
 
     Attributes:
         predictions: Predicted probabilities of a click, or predicted ratings; of classes, a matrix
@@ -50,6 +50,12 @@ class Task:
             an error, counted as `refused`.
         negative_rate: The share of non-clicks that the training has; see `RecommenderMetrics`.
         kind: ``"clicks"``, ``"ratings"`` (and other numbers), ``"classes"`` or ``"retrieval"``.
+        served: The score that each example was served with, for a comparison with the prediction:
+            a probability of a click as it was logged, of all traffic, also with `logits` and
+            `negative_rate`. NaN or a number outside [0, 1] is no score; such an example is left
+            out of the comparison only.
+        model_age: How old the served model was when it served the example, in seconds, for slices
+            by this age. All tasks that give it give the same place.
 
     Raises:
         TypeError: An option has the wrong type.
@@ -66,6 +72,8 @@ class Task:
     negative_rate: float = 1.0
     kind: str = "clicks"
     lists: Source | None = None
+    served: Source | None = None
+    model_age: Source | None = None
 
     def __post_init__(self) -> None:
         """Checks the options."""

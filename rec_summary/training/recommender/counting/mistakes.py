@@ -23,6 +23,7 @@ MOST_REFUSED: Final = 0.01
 """The share of examples from which on it is reported that they cannot be used."""
 
 _FEW: Final = 1000  # examples after which not all predictions are equal by chance
+_LEAST_SERVED: Final = 0.5  # share of examples with a served score: some of a log have none
 _MANY: Final = 10_000  # examples after which equal labels are not chance
 _SORTED: Final = 1_000_000  # after which a stream brought a rare click
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
@@ -100,6 +101,7 @@ class TaskMistakes:
         self._labels, self._weights = _Range(), _Range()
         self._steps = 0
         self._scores = _Range()  # since the last report, as the steps
+        self._compared = self._served = 0  # examples of both, since the last report
 
     def add_steps(self, steps: int) -> None:
         """Counts steps."""
@@ -109,6 +111,11 @@ class TaskMistakes:
         """Counts examples, (examples,), of which the task leaves out those that are not kept."""
         self._examples += len(kept)
         self._kept += int(np.count_nonzero(kept))
+
+    def add_served(self, valid: Flags) -> None:
+        """Counts examples, (examples,), by whether they have a served score."""
+        self._compared += len(valid)
+        self._served += int(np.count_nonzero(valid))
 
     def add(
         self, scores: Array, labels: Array, weights: Array | None, refused: Mapping[str, int]
@@ -160,7 +167,13 @@ class TaskMistakes:
         if self._examples >= _SORTED and not self._kept:
             text = f"none of {self._examples:,} examples is in the task and has a label: "
             self.report("no examples", text + "check `mask`, `labels` and `missing`")
+        if self._compared >= _FEW and self._served < _LEAST_SERVED * self._compared:
+            text = f"{self._compared - self._served:,} of {self._compared:,} examples since the "
+            text += "last report have none: a served score is a probability, also with "
+            text += "logits=True; let a function return those of logged log-odds"
+            self.report("served scores", text)
         self._steps, self._scores = 0, _Range()
+        self._compared = self._served = 0
 
     def report(self, what: str, text: str) -> None:
         """Reports a mistake."""

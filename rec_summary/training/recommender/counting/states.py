@@ -45,7 +45,7 @@ Options outside the settings switch them on and off, and earlier versions have a
 missing one begins empty.
 """
 
-_PLACES: Final = (*inputs.OF_TASK, "column")
+_PLACES: Final = (*inputs.OF_TASK, "model_age", "column")
 """The options of a task and of a slice that are places, which may be functions."""
 
 _Slot = tuple[str, dict[str, Any], str]
@@ -117,6 +117,7 @@ class RankMetrics:
                 "features": sorted(options.features),
                 "tasks": {
                     name: _settings_of(task, ("mask", "users", "lists"))
+                    | ({"served": True} if task.served is not None else {})  # a later option
                     for name, task in tasks.items()
                 },
                 "slices": {name: _settings_of(slice_) for name, slice_ in self._slices.items()},

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rec_summary.arrays import Array, Floats
+from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report, tags
 from rec_summary.metrics.drift import LABEL
@@ -24,6 +24,7 @@ from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
+from rec_summary.metrics.quality.served import Comparison, ServedQuality
 from rec_summary.metrics.quality.slice_sums import Moments, ValueSums
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import ColumnBatch, State
@@ -46,6 +47,8 @@ from rec_summary.values.slice_sums import SlicedSums
 _SLICE_BINS: Final = 128  # of the score in a slice
 _SLICE_CELLS: Final = 2048  # of users, lists and pairs in a slice
 _PAIR_ROWS: Final = 16_384
+_PAIRS: Final = 4096  # examples of which the error of the gain in AUC is estimated, of 1 % itself
+_SLICE_PAIRS: Final = 512
 _BUCKETS: Final = 8  # of a window: of slices as of the whole task, so that they add up
 _NO_PROBABILITY: Final = ("score outside [0, 1]", "probabilities do not add up to 1")
 _OF_MATRICES: Final = ("classes", "retrieval")
@@ -63,6 +66,7 @@ class Examples(NamedTuple):
         slicings: The slices, by the name of the column.
         lists: The ids of lists; None if they are not known.
         odds: The log-odds of a click, by which examples are ranked; None if the scores rank them.
+        served: The scores that were served; None if they are not known.
     """
 
     scores: Array
@@ -72,16 +76,17 @@ class Examples(NamedTuple):
     slicings: Mapping[str, Slicing] = MappingProxyType({})
     lists: Array | None = None
     odds: Array | None = None
+    served: Array | None = None
 
     def at(self, kept: Array) -> Examples:
         """Returns the examples at which `kept`, bools of shape (examples,), is set."""
-        weights, users, lists, odds = (
+        weights, users, lists, odds, served = (
             None if column is None else column[kept]
-            for column in (self.weights, self.users, self.lists, self.odds)
+            for column in (self.weights, self.users, self.lists, self.odds, self.served)
         )
         slicings = {name: slicing.at(kept) for name, slicing in self.slicings.items()}
         scores, labels = self.scores[kept], self.labels[kept]
-        return Examples(scores, labels, weights, users, slicings, lists, odds)
+        return Examples(scores, labels, weights, users, slicings, lists, odds, served)
 
 
 class TaskMetrics:
@@ -185,7 +190,9 @@ class TaskMetrics:
             ValueError: The inputs differ in length.
         """
         columns = self._columns(steps)
-        scores, labels, weights, users, lists, mask = (columns[role] for role in inputs.OF_TASK)
+        scores, labels, weights, users, lists, served, mask = (
+            columns[role] for role in inputs.OF_TASK
+        )
         if scores is None or labels is None or (mask is None and self._task.mask is not None):
             return None
         self._check_sizes(columns, steps)
@@ -201,7 +208,7 @@ class TaskMetrics:
             with np.errstate(invalid="ignore"):
                 scores = np.exp(-np.logaddexp(0.0, -odds))
         fitting = self._fitting(slicings, len(labels))
-        examples = Examples(scores, labels, weights, users, fitting, lists, odds)
+        examples = Examples(scores, labels, weights, users, fitting, lists, odds, served)
         return self._labelled(examples, chosen) if self._left_out else examples
 
     def _columns(self, steps: Steps) -> dict[str, Array | None]:
@@ -244,7 +251,7 @@ class TaskMetrics:
 
     def _prepare(self, examples: Examples) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns a batch for each group, and the numbers of refused examples by reason."""
-        scores, labels, weights, users, _, lists, odds = examples
+        scores, labels, weights, users, _, lists, odds, served = examples
         quality, batches = self._empty[tags.QUALITY], dict[str, Any]()
         if lists is not None:
             ranked = scores if odds is None else np.clip(odds, -LARGEST_SCORE, LARGEST_SCORE)
@@ -254,32 +261,50 @@ class TaskMetrics:
             return batches, refused
         if self._task.kind == "ratings":
             batches[tags.QUALITY] = ColumnBatch.of(scores, labels, weights)
-            seen = max(window.seen for window in self._windows[tags.PAIRS].values())
-            numbers = np.arange(len(scores)) + (self._first + seen)
+            numbers = self._numbers(tags.PAIRS, len(scores))
             batches[tags.PAIRS] = SampledExamples().prepare(numbers, scores, labels)
             errors = RatingErrors()
             errors.update(scores, labels, weights)
             return batches, {"number not usable": errors.refused}
         clicks = clean(scores, labels, weights, odds)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
+        compared, numbers = None, None
+        if served is not None:
+            numbers = self._numbers(tags.SERVED, len(scores))
+            compared = Comparison.of(clicks, served, self._task.negative_rate, numbers)
+            self._mistakes.add_served(compared.valid)
         if clicks.kept is None and len(scores):
             prepared = batches[tags.QUALITY] = quality.prepare(clicks)
-            self._count_sums(clicks, examples.slicings, prepared.losses, prepared.scores)
+            self._count_sums(clicks, examples.slicings, prepared.losses, prepared.scores, compared)
+            if compared is not None:
+                batches[tags.SERVED] = compared
             if users is not None:
                 batches[tags.USERS] = UserScores().prepare(users, clicks)
         else:
-            self._count_sums(clicks, examples.slicings, *quality.loss.terms(clicks))
+            self._count_sums(clicks, examples.slicings, *quality.loss.terms(clicks), compared)
             # Windows also count invalid examples, so they need the whole batch.
             columns = (scores, labels, weights, odds)
             batches[tags.QUALITY] = ColumnBatch.of(*columns)
+            if served is not None:
+                batches[tags.SERVED] = ColumnBatch.of(*columns, served, numbers)
             if users is not None:
                 batches[tags.USERS] = ColumnBatch.of(users, *columns)
         return batches, refused
 
+    def _numbers(self, group: str, size: int) -> Integers:
+        """Returns a number of each of the next examples, which no other one has."""
+        seen = max(window.seen for window in self._windows[group].values())
+        return np.arange(size) + (self._first + seen)
+
     def _count_sums(
-        self, clicks: Clicks, slicings: Mapping[str, Slicing], losses: Floats, scores: Floats
+        self,
+        clicks: Clicks,
+        slicings: Mapping[str, Slicing],
+        losses: Floats,
+        scores: Floats,
+        compared: Comparison | None,
     ) -> None:
-        batch = Moments.of(clicks, losses, scores)
+        batch = Moments.of(clicks, losses, scores, compared)
         for column, sums in self._sums.items():
             slicing = slicings.get(column)
             if column and slicing is None:
@@ -310,7 +335,7 @@ class TaskMetrics:
             self._scored = self._odds = 0
         if not (self._predicts_nan or self._predicts_odds):
             return
-        groups = {self._task.kind: tags.QUALITY, "users": tags.USERS}
+        groups = {self._task.kind: tags.QUALITY, "users": tags.USERS, "served": tags.SERVED}
         if self._predicts_nan:
             groups["lists"] = tags.LISTS
         detail = report.Detail(full=self._options.detail)
@@ -403,13 +428,11 @@ def _empty_states(
     task: Task, options: RecommenderMetrics, *, of_slice: bool = False
 ) -> dict[str, Any]:
     """Returns the empty states of a task, or smaller ones of its slices, by group."""
-    cells, rows = (_SLICE_CELLS,) * 2 if of_slice else (options.advanced.user_cells, _PAIR_ROWS)
+    advanced = options.advanced
+    cells, rows = (_SLICE_CELLS,) * 2 if of_slice else (advanced.user_cells, _PAIR_ROWS)
     states: dict[str, Any] = {}
+    bins, precisions = (_SLICE_BINS, ()) if of_slice else (advanced.bins, advanced.precisions)
     if task.kind == "clicks":
-        advanced = options.advanced
-        bins, precisions = (advanced.bins, advanced.precisions)
-        if of_slice:
-            bins, precisions = _SLICE_BINS, ()
         states[tags.QUALITY] = ClickQuality(bins, task.negative_rate, precisions)
     elif task.kind == "ratings":
         states[tags.QUALITY] = RatingErrors()
@@ -418,6 +441,9 @@ def _empty_states(
         states[tags.QUALITY] = ChoiceQuality(int(is_classes), () if is_classes else options.k)
     if task.users is not None:
         states[tags.USERS] = UserScores(cells)
+    if task.served is not None:
+        pairs = _SLICE_PAIRS if of_slice else _PAIRS
+        states[tags.SERVED] = ServedQuality(task.negative_rate, bins, pairs)
     if task.lists is not None:
         states[tags.LISTS] = RankedLists(cells, at=options.k)
     if task.kind == "ratings":
