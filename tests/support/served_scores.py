@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from rec_summary import RecommenderMetrics, Slice, SummaryRecord
 from rec_summary.metrics.quality.slice_sums import FIELDS
 
 
@@ -67,3 +70,24 @@ def columns(
     country = random.integers(0, 3, size)
     found = {"score": new, "served": served, "click": click}
     return {name: each.astype(np.float32) for name, each in found.items()} | {"country": country}
+
+
+def record_served(directory: Path, worse: float, steps: int, *, served: bool = True) -> None:
+    """Records a run of 1,000 examples a step, with a report at each tenth step."""
+    names = {0: "TR", 1: "DE", 2: "FR"}
+    metrics = RecommenderMetrics(
+        predictions="score",
+        labels="click",
+        served="served" if served else None,
+        slices={"country": Slice("country", names=names)},
+        report_steps=10,
+        host=False,
+    )
+    random = np.random.default_rng(1)
+    with SummaryRecord(directory, recommender=metrics) as writer:
+        for step in range(1, steps + 1):
+            batch = columns(random, worse=worse)
+            if not served:
+                del batch["served"]
+            writer.observe(**batch)
+            writer.record(step)

@@ -40,6 +40,7 @@ _INSTRUCTIONS: Final = (
 _AT_ONCE: Final = 4  # processes
 _MOST_CHARS: Final = 60_000  # of an answer: clients take some 25,000 tokens
 _EMPTY: Final = "There is none."  # of an answer in lines
+_FAILED: Final = 3  # or, of `gate`, that nothing can be judged: then there is an answer
 _PROGRAM: Final = "import sys; sys.path = {}; from rec_summary.cli import main; sys.exit(main())"
 
 
@@ -302,7 +303,8 @@ async def _answer(source: str, tool: Tool, arguments: Mapping[str, Any]) -> Call
         size = f"the answer has {len(answer):,} characters, more than {_MOST_CHARS:,}"
         return _result(f"{size}: choose fewer by {', '.join(tool.parameters)}", is_error=True)
     texts = [text for text in (answer, done.stderr.decode(errors="replace").strip()) if text]
-    return _result(*texts or [_EMPTY], is_error=done.returncode not in tool.codes)
+    is_answer = done.returncode in tool.codes and (answer or done.returncode != _FAILED)
+    return _result(*texts or [_EMPTY], is_error=not is_answer)
 
 
 def _result(*texts: str, is_error: bool) -> CallToolResult:

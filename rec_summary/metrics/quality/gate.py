@@ -273,7 +273,8 @@ def _has_clicks(sums: Floats) -> Flags:
         share = sums[SERVED_EXAMPLES] / sums[EXAMPLES]
         # Examples of equal weight (Kish 1965).
         counts = [share * total**2 / square for total, square in ((clicks, squares), others)]
-    return (counts[0] >= _LEAST_CLICKS) & (counts[1] >= _LEAST_CLICKS)
+    is_enough: Flags = np.minimum(*counts) >= _LEAST_CLICKS
+    return is_enough
 
 
 def _z(compared: Compared) -> float:

@@ -7,13 +7,11 @@ import os
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from rec_summary import RecommenderMetrics, Slice, SummaryRecord
 from rec_summary.records.checkpoints.saved import SAVED, name_of
 from tests.support.command import flat, run
-from tests.support.served_scores import columns
+from tests.support.served_scores import record_served
 
 BIAS = "The served model chose these items."
 LINE = (
@@ -22,30 +20,13 @@ LINE = (
 )
 
 
-def record(directory: Path, worse: float, steps: int, *, served: bool = True) -> None:
-    names = {0: "TR", 1: "DE", 2: "FR"}
-    metrics = RecommenderMetrics(
-        predictions="score",
-        labels="click",
-        served="served" if served else None,
-        slices={"country": Slice("country", names=names)},
-        report_steps=10,
-        host=False,
-    )
-    random = np.random.default_rng(1)
-    with SummaryRecord(directory, recommender=metrics) as writer:
-        for step in range(1, steps + 1):
-            writer.observe(**columns(random, worse=worse))
-            writer.record(step)
-
-
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("records")
     for number, (name, worse, steps) in enumerate(
         [("worse", 0.3, 60), ("few", 0.0, 5), ("better", -0.25, 60)]
     ):
-        record(directory / name, worse, steps)
+        record_served(directory / name, worse, steps)
         (directory / name / SAVED).mkdir()
         (directory / name / SAVED / name_of(0, 20)).write_bytes(b"")
         for path in (directory / name).iterdir():
@@ -116,7 +97,7 @@ def test_of_several_runs_the_last_one_counts(records: Path) -> None:
 
 
 def test_a_source_without_served_scores(tmp_path: Path) -> None:
-    record(tmp_path / "run", 0.0, 10, served=False)
+    record_served(tmp_path / "run", 0.0, 10, served=False)
     done = run("gate", tmp_path / "run")
     assert (done.returncode, done.stdout) == (3, "")
     assert (

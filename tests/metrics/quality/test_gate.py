@@ -103,7 +103,7 @@ def test_it_says_how_many_more_examples_are_needed() -> None:
         more = drawn(7, int(share * found.more_examples))
         assert judge(Gate(), [whole(few, more)]).outcome == outcome
     for size, more in ((9000, 1000), (1, 10_000)):
-        [found] = judge(Gate(), [whole(drawn(8, size))]).tasks
+        [found] = judge(Gate(detectable=1), [whole(drawn(8, size))]).tasks
         assert (found.outcome, found.holds, found.more_examples) == (UNKNOWN, None, more)
         assert found.reasons == (f"too few examples: about {more:,} more examples are needed",)
     assert str(found.whole) == "unknown"

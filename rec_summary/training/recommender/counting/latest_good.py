@@ -21,6 +21,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.values.slice_sums import SlicedSums, joined
 
 _KIND: Final = f"recommender metrics: {GOOD}"
+_COARSE: Final = 1.0  # seconds, at most, by which the clock of a file system is behind
 _PARTS: Final = 8  # of the window: as much more than the window is judged, at most
 
 
@@ -50,7 +51,7 @@ class LatestGood:
         """
         self._gate, self._directory, self._troubles = gate, directory, troubles
         self._spans: deque[_Span] = deque()
-        self._began = time.time()
+        self._began = time.time() - _COARSE
         self._last = 0, self._began  # the step and the time of the last report
 
     def add(
@@ -100,7 +101,7 @@ class LatestGood:
             folder = os.path.join(self._directory, SAVED)
             self._troubles.limit(
                 f"{_KIND}: no checkpoint",
-                f"the gate holds, but this training has saved no checkpoint in {folder}: use "
-                "`rec-summary control RUN --checkpoint`, or MindSpore's "
+                f"{GOOD}: the gate holds, but this training has saved no checkpoint in {folder}: "
+                "use `rec-summary control RUN --checkpoint`, or MindSpore's "
                 "ModelCheckpoint(directory=...) with this folder",
             )
