@@ -82,8 +82,12 @@ class LatestGood:
             spans[-1] = spans[-1]._replace(columns=both)
         else:
             spans.append(_Span(*last, columns))
-        while sum(each.examples for each in spans) - spans[0].examples >= self._gate.window:
+        while self._examples - spans[0].examples >= self._gate.window:
             spans.popleft()
+
+    @property
+    def _examples(self) -> float:
+        return sum(each.examples for each in self._spans)
 
     def _move(self) -> None:
         """Moves the link to the newest checkpoint that was judged, if the gate holds."""
@@ -97,11 +101,11 @@ class LatestGood:
         newest = newest_between(found, (begin.step, step), (begin.wall_time, wall_time))
         if newest is not None:
             link_good(newest)
-        elif not found:
+        elif not found and self._examples >= self._gate.window:  # before, it is early
             folder = os.path.join(self._directory, SAVED)
             self._troubles.limit(
                 f"{_KIND}: no checkpoint",
-                f"{GOOD}: the gate holds, but this training has saved no checkpoint in {folder}: "
-                "use `rec-summary control RUN --checkpoint`, or MindSpore's "
+                f"{GOOD}: the gate holds, but this training has saved no checkpoint in {folder} "
+                "so far: use `rec-summary control RUN --checkpoint`, or MindSpore's "
                 "ModelCheckpoint(directory=...) with this folder",
             )

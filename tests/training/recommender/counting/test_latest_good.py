@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,52 @@ def test_commands_pass_over_the_link(tmp_path: Path) -> None:
         assert "latest-good" not in done.stdout + done.stderr
     export_tensorboard(tmp_path / "records", tmp_path / "logs")
     assert training.link == name_of(0, 45)
+
+
+def test_checkpoints_of_mindspore(tmp_path: Path) -> None:
+    mindspore = pytest.importorskip("mindspore")
+    from mindspore.dataset import GeneratorDataset
+    from mindspore.train import CheckpointConfig, ModelCheckpoint
+
+    from rec_summary import RecModel, SummaryCollector
+    from tests.support.nets import ClickNet, Journal, batch_of_clicks
+
+    class Scorer(mindspore.nn.Cell):  # type: ignore[misc, name-defined]
+        """Returns loss, odds and label; the served score is for the telemetry only."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.loss = ClickNet(), mindspore.nn.BCEWithLogitsLoss()
+
+        def construct(self, fields: Any, label: Any, served: Any) -> Any:
+            odds = self.net(fields)
+            return self.loss(odds, label), odds, label
+
+    def batches() -> Iterator[tuple[np.ndarray, ...]]:
+        for number in itertools.count():
+            yield *batch_of_clicks(number, 200), np.full((200, 1), 0.5, np.float32)
+
+    recommender = RecommenderMetrics(
+        predictions=1, labels=2, logits=True, served="served", report_steps=5, host=False
+    )
+    collector = SummaryCollector(
+        tmp_path,
+        recommender=recommender,
+        latest_good=Gate(min_gain=0.01, least_examples=1000, window=2000),
+    )
+    saving = ModelCheckpoint(
+        "CKP", str(tmp_path / SAVED), CheckpointConfig(20, keep_checkpoint_max=2)
+    )
+    network = Scorer()
+    model = RecModel(
+        network, optimizer=mindspore.nn.Adam(network.trainable_params(), 0.05), keep_outputs=True
+    )
+    stream = GeneratorDataset(batches, ["fields", "label", "served"])
+    model.online_train(stream, callbacks=[saving, collector, Journal(stop_after=60)])
+    assert [kind for kind in collector.troubles if GOOD in kind] == []
+    assert os.readlink(tmp_path / SAVED / GOOD) == "CKP-1_60.ckpt"
+    assert mindspore.load_checkpoint(str(tmp_path / SAVED / "CKP-1_60.ckpt"))
+    assert run("gate", tmp_path, "--min-gain", "1%", "-q").returncode == 0
 
 
 @pytest.mark.parametrize(
