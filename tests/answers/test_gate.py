@@ -138,7 +138,7 @@ def test_a_task_that_is_not_there(records: Path) -> None:
 def test_json(records: Path) -> None:
     found = ask(records).as_json()
     assert set(found) == {
-        *("holds", "outcome", "tasks", "slices", "compared_slices", "checkpoint"),
+        *("holds", "outcome", "tasks", "slices", "compared_slices", "worse_slices", "checkpoint"),
         *("first_step", "last_step", "first_time", "last_time"),
     }
     numbers = {"examples", "ne_change", "ne_change_error"}

@@ -23,8 +23,8 @@ Exit codes: 0 the gate holds; 1 it does not; 2 a mistake in the arguments;
 3 it cannot be judged, or it failed.
 """
 _BIAS: Final = (
-    "The served model chose these items. Its own favourites are judged, and labels that came too "
-    "late are missing: docs/why.md, A gate for deployments."
+    "The served model chose these items: its overestimates are among them, those of the new model "
+    "are not, which favours the new one (docs/recipes.md)."
 )
 _CODES: Final = {True: 0, False: 1, None: 3}
 
@@ -97,7 +97,8 @@ def _sentence(answer: GateAnswer) -> str:
     if verdict.slices and not any(verdict.slices[0].name in reason for reason in first.reasons):
         worst = verdict.slices[0]
         of = f" of {worst.task}" if others and worst.task else ""
-        parts.append(f"worst slice {worst.name}{of} {worst}")
+        is_worse = ", worse beyond chance" if verdict.worse_slices else ""
+        parts.append(f"worst slice {worst.name}{of} {worst}{is_worse}")
     if others:
         parts.append(f"{count_of(len(others), 'other task')} no worse")
     if answer.checkpoint is None:

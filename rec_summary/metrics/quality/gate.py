@@ -162,11 +162,13 @@ class Verdict:
         tasks: What is said of each task; the first one decides. Empty without served scores.
         slices: The slices that are worst in standard errors, of all tasks, the worst one first.
         compared_slices: How many slices have enough examples.
+        worse_slices: How many of them are worse beyond chance of all that are compared.
     """
 
     tasks: tuple[Judged, ...]
     slices: tuple[Compared, ...]
     compared_slices: int
+    worse_slices: int
 
     @property
     def outcome(self) -> str:
@@ -193,6 +195,7 @@ class Verdict:
             "tasks": tasks,
             "slices": [vars(each) for each in self.slices],
             "compared_slices": self.compared_slices,
+            "worse_slices": self.worse_slices,
         }
 
 
@@ -213,7 +216,7 @@ def judge(gate: Gate, parts: Iterable[Part]) -> Verdict:
     worse = [each for each in slices if _z(each) > bound]
     tasks = [_judged(gate, whole, worse, len(slices)) for whole in wholes]
     tasks.sort(key=lambda each: (_ORDER.index(each.holds), -_z(each.whole)))
-    return Verdict(tuple(tasks), tuple(slices[:_MOST_SLICES]), len(slices))
+    return Verdict(tuple(tasks), tuple(slices[:_MOST_SLICES]), len(slices), len(worse))
 
 
 def _judged(gate: Gate, whole: Compared, worse: Sequence[Compared], compared: int) -> Judged:

@@ -13,7 +13,7 @@ from rec_summary.records.checkpoints.saved import SAVED, name_of
 from tests.support.command import flat, run
 from tests.support.served_scores import record_served
 
-BIAS = "The served model chose these items."
+BIAS = "The served model chose these items: "
 LINE = (
     r"(better|not worse|worse|unknown): ΔNE [+−]\d+\.\d+ % ± \d\.\d+ over ([\d,]+) examples "
     r"since \d\d:\d\d"

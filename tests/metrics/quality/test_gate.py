@@ -138,6 +138,7 @@ def test_a_slice_that_is_worse_counts_only_if_it_is_asked_for() -> None:
     for is_asked, holds in ((False, True), (True, False)):
         verdict = judge(Gate(no_slice_worse=is_asked), parts)
         assert (verdict.outcome, verdict.holds) == (BETTER, holds)
+        assert (verdict.compared_slices, verdict.worse_slices) == (2, 1)
 
 
 def test_slices_need_clicks() -> None:
