@@ -30,6 +30,7 @@ _DETAIL: Final = re.compile(
     rf"|{OF_TASK}(?:roc_error_bound/|grouped_|examples/|clicks/|refused/|masked/|missing_labels/"
     r"|lists_|\w+_standard_error/|xauc_sampled_share/|in_batch_examples/|gauc_by_user/"
     r"|calibration_free_entropy/|recalibrated_entropy/|entropy_of_clicks/"
+    r"|served_missing/|served_score_difference/"
     r"|slice/[^/]+=|slice/[^/]+/\w+_(?:gap_error|error_bound)/"
     r"|drift/(js|psi_by_chance)/|drift/psi/(?!label$|rating$|prediction$)))"
 )

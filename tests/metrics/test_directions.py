@@ -38,7 +38,7 @@ LESS = """
     coverage_error label_ranking_loss negative_likelihood_ratio fid kid lpips ppl bits_per_byte
     distance edit_distance mean_rank misclassification_rate auc_loss f1_loss accuracy_loss
     val_loss eval/loss train/total_loss RMSE@10 eval/mape/auto fpr_at_recall_0.95 val_rmse
-    test/logloss regret aic l2_error
+    test/logloss regret aic l2_error served_ne_change recommender/ctr/served_ne_change/last_100
 """
 GREATER = """
     accuracy acc top_1_accuracy top_5_accuracy precision recall F1 dice auc bleu_score
@@ -61,6 +61,7 @@ GREATER = """
     neg_log_loss neg_mean_squared_error neg_root_mean_squared_error neg_brier_score neg_max_error
     neg_negative_likelihood_ratio test_neg_mean_absolute_error eval/neg_mean_squared_error
     val_neg_log_loss neg_rmse test_accuracy eval/auc/night precision_weighted recall_samples
+    served_auc_gain recommender/ctr/served_auc_gain/last_100
 """
 UNKNOWN = """
     my_score score ctr cvr metric confusion_matrix topk roc_curve precision_recall_curve nearest
@@ -71,6 +72,8 @@ UNKNOWN = """
     intra_list_similarity intra_list_distance dissimilarity unbiased_score biased lossless
     f32_share variance temperature grad_norm error_time loss_of_goods/my_score auc_of_goods/my_score
     err gini ks lift time_to_accuracy autocorrelation ap2p users loss_reduction
+    served_ne_change_standard_error served_auc_gain_standard_error served_missing ne_change
+    served_skewed_share served_score_difference
 """
 NAMES = """
     auc AUC val/auc valid_auc train/AUC ndcg@10 NDCG@10 ndcg_at_5 metrics/recall@20 hr@10 hit_rate
@@ -94,7 +97,10 @@ OTHERS = """
             for name in [*GREATER.split(), "F1 score", "negative predictive value"]
         ),
         *((name, "") for name in UNKNOWN.split()),
-        *((name, "one") for name in ("calibration", "eval/calibration", "pcoc", "COPC")),
+        *(
+            (name, "one")
+            for name in ("calibration", "eval/calibration", "pcoc", "COPC", "served_calibration")
+        ),
         *((name, "zero") for name in ("bias", "mean_bias_error", "mpe", "signed_error")),
     ],
 )

@@ -23,6 +23,7 @@ from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
+from rec_summary.metrics.quality.served import ServedQuality
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.report import Detail, MetricValues, read, read_rows
 from rec_summary.metrics.state import State, restore
@@ -245,6 +246,32 @@ def test_the_histogram_of_scores_is_that_of_numpy(size: int, cells: int) -> None
         of_bucket = -(-size // 64)
         assert len(counts) == -(-size // of_bucket)
     assert len(counts) <= 64
+
+
+def test_the_numbers_of_served_scores() -> None:
+    scores, labels = clicks(3)
+    state = ServedQuality()
+    served = np.append(scores[:-5] / 2, [math.nan] * 5)
+    state.update(scores, labels, None, None, served, np.arange(500))
+    change, gain = state.loss_change(), state.auc_gain()
+    brief = {
+        "served_ne_change/x": change.change,
+        "served_ne_change_standard_error/x": change.error,
+        "served_auc_gain/x": gain[0],
+        "served_auc_gain_standard_error/x": gain[1],
+        "served_calibration/x": state.served.loss.calibration(),
+        "served_skewed_share/x": 1.0,
+        "served_missing/x": 0.01,
+    }
+    assert numbers("served/x", state, Detail(curves=False, full=False)) == brief
+    difference = {"served_score_difference/x": state.score_difference()}
+    assert numbers("served/x", state) == brief | difference
+    only = Detail(curves=False, only={"served_auc_gain"})
+    assert numbers("served/x", state, only) == {
+        "served_auc_gain/x": gain[0],
+        "served_auc_gain_chance_error/x": gain[1],
+    }
+    assert numbers("served/x", ServedQuality()) == {}
 
 
 def test_the_numbers_of_ratings_choices_and_labels() -> None:

@@ -57,6 +57,9 @@ def test_restored_states_have_the_values_of_their_arrays():
     assert states["rating errors"].rmse() == 2
     assert states["touched rows"].touched(np.arange(10)).nonzero()[0].tolist() == [0, 7, 9]
     assert states["frequency"].top(3).ids.tolist() == [0, 9]
+    assert states["served quality"].missing_share() == 0.5
+    assert states["served quality"].skewed_share() == 0
+    assert states["pair sample"].pairs().weights.tolist() == [1, 0.5]
     assert states["user scores"].gauc().value == 1
     assert states["ranked lists"].sampled().too_long == 1
     assert (states["choices"].top(1).recall, states["choices"].log_loss()) == (0.75, 0.5)

@@ -68,6 +68,20 @@ _NO_LOSS: Arrays = {
         f"{name}.units": np.zeros(1, np.uint8) for name in ("losses", "weights", "clicks", "scores")
     },
 }
+_QUALITY: Arrays = {
+    "negative_rate": np.array(1.0),
+    "precisions": np.zeros(0),
+    **nested("loss", _LOSS),
+    **nested("order", _ORDER),
+}
+_PAIRS: Arrays = {
+    "rows": _int(8),
+    "limit": np.array(1 << 60, np.uint64),
+    "hashes": np.array([5, 9], np.uint64),
+    "scores": np.array([3, 1 << 40], np.uint64),
+    "served": np.array([7, 1], np.uint64),
+    "weights": np.array([1.0, 0.5]),
+}
 _HISTOGRAM: Arrays = {
     "low": np.array(1.0),
     "high": np.array(1.08),
@@ -190,12 +204,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
     "score order": ("ScoreOrder", _ORDER),
     "click quality": (
         "ClickQuality",
-        {
-            "negative_rate": np.array(0.5),
-            "precisions": np.array([0.25, 0.5]),
-            **nested("loss", _LOSS),
-            **nested("order", _ORDER),
-        },
+        {**_QUALITY, "negative_rate": np.array(0.5), "precisions": np.array([0.25, 0.5])},
     ),
     "slices": (
         "Slices",
@@ -254,6 +263,21 @@ STORED: dict[str, tuple[str, Arrays]] = {
             **nested("errors", _exact(-6)),
             **nested("absolute", _exact(8)),
             **nested("squared", _exact(16)),
+        },
+    ),
+    "pair sample": ("PairSample", _PAIRS),
+    "served quality": (
+        "ServedQuality",
+        {
+            "negative_rate": np.array(0.5),
+            "odds_differences": _filled(80, {36: 2.0, 41: 1.5}),
+            **nested("compared", _QUALITY),
+            **nested("served", _QUALITY),
+            **nested("clicks", _PAIRS),
+            **nested("others", _PAIRS),
+            **nested("missing", _exact(10)),
+            **nested("differences", _exact(-1)),
+            **nested("difference_squares", _exact(2)),
         },
     ),
     "user scores": ("UserScores", _USERS),

@@ -44,7 +44,7 @@ class Comparison(Batch):
     Attributes:
         valid: Whether there is a served score.
         labels: Whether there was a click.
-        weights: The weights in the original traffic; 0 without a served score.
+        weights: The weights in the original traffic.
         scores: The new scores, as probabilities in the original traffic.
         served: The served scores; one half if there is none.
         losses: The log losses of the new scores.
@@ -88,13 +88,13 @@ class Comparison(Batch):
         # As the new scores, so that equal ones have no difference.
         served = np.where(valid, served, 0.5).astype(np.float32).astype(np.float64)
         weights = np.ones(len(served)) if clicks.weights is None else clicks.weights
-        weights, scores = weights * valid, clicks.scores
+        scores = clicks.scores
         if negative_rate < 1:
             weights = on_weight_grid(np.where(clicks.labels, weights, weights / negative_rate))
             scores = negative_rate * scores / (negative_rate * scores + (1.0 - scores))
+        new, old = (losses_of(each, clicks.labels) for each in (scores, served))
         columns = (valid, clicks.labels, weights, scores, served)
-        losses = (losses_of(each, clicks.labels) for each in (scores, served))
-        return cls(*columns, *losses, clicks.keys, hashes)
+        return cls(*columns, new, old, clicks.keys, hashes)
 
 
 class LossChange(NamedTuple):
@@ -192,9 +192,9 @@ class PairSample(HashSample):
         hashes = arrays.take("hashes", np.uint64, (None,))
         if state._below(hashes) < len(hashes) or (hashes[1:] < hashes[:-1]).any():
             raise ValueError(three_part("hashes", hashes, "rising ones below the limit"))
-        scores = (arrays.take(name, np.uint64, hashes.shape) for name in ("scores", "served"))
+        new, old = (arrays.take(name, np.uint64, hashes.shape) for name in ("scores", "served"))
         weights = arrays.sums("weights", np.float64, hashes.shape)
-        state._pending = [ScorePairs(hashes, *scores, weights)]
+        state._pending = [ScorePairs(hashes, new, old, weights)]
         return state
 
     def _compact(self) -> None:
@@ -210,8 +210,6 @@ class ServedQuality(State):
 
     Attributes:
         negative_rate: The share of non-clicks that training has, above 0 and at most 1.
-        examples: How many examples there were, those without a served score included.
-        missing: How many of them have no served score.
         odds_differences: The weights of examples by the difference of their log-odds, new minus
             served, in buckets as of `odds_edges`.
         compared: The quality of the new scores of the examples that have both.
@@ -221,8 +219,11 @@ class ServedQuality(State):
     """
 
     _settings = ("negative_rate",)
-    _sums = ("examples", "missing", "odds_differences")
-    _parts = ("compared", "served", "_differences", "_difference_squares", "clicks", "others")
+    _sums = ("odds_differences",)
+    _parts = (
+        *("compared", "served", "clicks", "others"),
+        *("_missing", "_differences", "_difference_squares"),
+    )
 
     def __init__(self, negative_rate: float = 1.0, bins: int = 1024, rows: int = 4096) -> None:
         """Starts empty.
@@ -240,8 +241,8 @@ class ServedQuality(State):
         if not 0 < negative_rate <= 1:
             raise ValueError(three_part("negative_rate", negative_rate, "a number in (0, 1]"))
         self.negative_rate = float(negative_rate)
-        self.examples = self.missing = 0
         self.odds_differences = np.zeros(2 * _SPAN)
+        self._missing = ExactSum()  # the weights of examples without a served score
         self._differences, self._difference_squares = ExactSum(), ExactSum()
         self.clicks, self.others = PairSample(rows), PairSample(rows)
 
@@ -260,8 +261,8 @@ class ServedQuality(State):
     def count(self, batch: Comparison) -> None:
         """Counts examples, which have hashes."""
         found = np.flatnonzero(batch.valid)
-        self.examples += batch.size
-        self.missing += batch.size - len(found)
+        if len(found) < batch.size:
+            self._missing.add(batch.weights[~batch.valid])
         if not len(found):
             return
         _, labels, weights, scores, served, losses, served_losses, keys, hashes = batch.cut(found)
@@ -329,7 +330,9 @@ class ServedQuality(State):
 
     def missing_share(self) -> float:
         """Returns the share of examples without a served score; NaN without examples."""
-        return self.missing / self.examples if self.examples else math.nan
+        missing = self._missing.value()
+        weight = missing + self.served.loss.weight
+        return missing / weight if weight else math.nan
 
     @property
     def _qualities(self) -> tuple[ClickQuality, ClickQuality]:
@@ -343,7 +346,8 @@ def odds_edges() -> Floats:
 
 def _odds(scores: Floats) -> Floats:
     scores = np.clip(scores, LEAST_SCORE, 1.0 - LEAST_SCORE)
-    return np.log(scores) - np.log1p(-scores)
+    odds: Floats = np.log(scores) - np.log1p(-scores)
+    return odds
 
 
 def _shares_below(scores: Keys, others: Keys, weights: Floats) -> Floats:
@@ -351,5 +355,5 @@ def _shares_below(scores: Keys, others: Keys, weights: Floats) -> Floats:
     order = np.argsort(others)
     sums = np.append(0.0, np.cumsum(weights[order]))
     ends = (np.searchsorted(others[order], scores, side) for side in ("left", "right"))
-    low, high = (sums[places] for places in ends)
-    return 0.5 * (low + high) / sums[-1]
+    shares: Floats = sum(sums[places] for places in ends) / (2 * sums[-1])
+    return shares

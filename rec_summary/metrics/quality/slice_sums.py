@@ -161,7 +161,7 @@ class Moments:
         return cls(examples, weights, of_clicks, scores, losses, marks, is_weighted, compared)
 
     @functools.cached_property
-    def pairs(self) -> dict[int, tuple[Floats, Floats | None]]:
+    def pairs(self) -> dict[int, tuple[Floats, Array | None]]:
         """Two columns by the place in `FIELDS` of their product; one if there is None.
 
         If no example is weighted, those are not there that are counts.
@@ -185,13 +185,14 @@ class Moments:
         return own | self._pairs_of_served
 
     @property
-    def _pairs_of_served(self) -> dict[int, tuple[Floats, Floats | None]]:
+    def _pairs_of_served(self) -> dict[int, tuple[Floats, Array | None]]:
         if self.compared is None:
             return {}
-        own, weights = self.compared, self.compared.weights
+        own = self.compared
+        weights = own.weights * own.valid
         differences = weights * (own.losses - own.served_losses)
         apart = weights * (own.scores - own.served)
-        pairs = (
+        pairs: tuple[tuple[Floats, Array | None], ...] = (
             (self.examples, own.valid),
             (weights, None),
             (weights, own.labels),

@@ -313,9 +313,9 @@ def slices_of(options: RecommenderMetrics) -> dict[str, Slice]:
     slices, tasks = check_slices(options.slices), tasks_of(options).values()
     if options.label_times is not None and tasks:
         slices[LABEL_AGE] = Slice(options.label_times, edges=_AGES, names=_NAMES_OF_AGES)
-    for age in {task.model_age for task in tasks} - {None}:  # one at most
-        metrics = (*OF_SLICES, *judging(SERVED))
-        slices[MODEL_AGE] = Slice(age, edges=_AGES, names=_NAMES_OF_AGES, metrics=metrics)
+    for age in {task.model_age for task in tasks if task.model_age is not None}:  # one at most
+        own = judging(SERVED)
+        slices[MODEL_AGE] = Slice(age, edges=_AGES, names=_NAMES_OF_AGES, metrics=own)
     return slices
 
 

@@ -74,6 +74,25 @@ def test_a_broken_slice_is_first_if_one_sorts_by_calibration(records: Path) -> N
     assert "and 6 more rows" in limited
 
 
+def test_served_scores_have_a_column_where_there_are_any(records: Path, tmp_path: Path) -> None:
+    assert "ne change" not in printed(records)
+    options = RecommenderMetrics(predictions="p", labels="y", served="q", report_steps=1)
+    random = np.random.default_rng(1)
+    with SummaryRecord(tmp_path / "served", recommender=options) as record:
+        scores = random.beta(2, 5, 3000)
+        labels = random.random(3000) < scores
+        record.observe(p=scores, y=labels, q=np.clip(scores + 0.2, 0, 1))
+        record.record(1)
+    head, whole = printed(tmp_path / "served").splitlines()
+    assert head.endswith("ne change ")
+    change, _, error = whole.split()[-3:]
+    assert change.startswith("-")
+    assert float(change.rstrip("%")) < -3 * float(error.rstrip("%")) < 0
+    (row,) = json.loads(printed(tmp_path / "served", "--json"))
+    assert row["served_examples"] == 3000
+    assert row["served_calibration"] > 1.3 * row["compared_calibration"]
+
+
 def test_a_run_without_slices_says_how_they_are_recorded(tmp_path: Path) -> None:
     write_segment(tmp_path, event(1, scalar("loss", 1.0)))
     assert "RecommenderMetrics(slices=" in printed(tmp_path)

@@ -268,7 +268,7 @@ class TaskMetrics:
             return batches, {"number not usable": errors.refused}
         clicks = clean(scores, labels, weights, odds)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
-        compared, numbers = None, None
+        compared = None
         if served is not None:
             numbers = self._numbers(tags.SERVED, len(scores))
             compared = Comparison.of(clicks, served, self._task.negative_rate, numbers)
@@ -281,7 +281,8 @@ class TaskMetrics:
             if users is not None:
                 batches[tags.USERS] = UserScores().prepare(users, clicks)
         else:
-            self._count_sums(clicks, examples.slicings, *quality.loss.terms(clicks), compared)
+            losses, own = quality.loss.terms(clicks)
+            self._count_sums(clicks, examples.slicings, losses, own, compared)
             # Windows also count invalid examples, so they need the whole batch.
             columns = (scores, labels, weights, odds)
             batches[tags.QUALITY] = ColumnBatch.of(*columns)
