@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,9 @@ def gate_of(run: Run, report: Report, gate: Gate, since: Moment = None) -> GateA
             [each.wall_times.tolist() for each in chosen],
         )
     )
-    path = newest_between(list_checkpoints(run.path, SAVED), steps, times)
+    # The examples of the first report of a run begin with the run.
+    begin = (0, -math.inf) if since is None else (steps[0], times[0])
+    found = list_checkpoints(run.path, SAVED)
+    path = newest_between(found, (begin[0], steps[1]), (begin[1], times[1]))
     name = None if path is None else f"{SAVED}/{os.path.basename(path)}"
     return GateAnswer(judge(gate, parts), steps, times, name)

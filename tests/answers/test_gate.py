@@ -106,6 +106,10 @@ def test_the_newest_checkpoint_that_was_judged(records: Path) -> None:
         (records / SAVED / name_of(0, step)).write_bytes(b"")
     assert ask(records).checkpoint == f"{SAVED}/{name_of(0, 700)}"
     assert ask(records, since=800).checkpoint is None
+    (records / SAVED / name_of(0, 700)).unlink()
+    (records / SAVED / name_of(0, 400)).unlink()
+    assert ask(records).checkpoint == f"{SAVED}/{name_of(0, 50)}"  # of the first report
+    assert ask(records, since=100).checkpoint is None
     by_time = records / SAVED / "CKP-1_9.ckpt"
     by_time.write_bytes(b"")
     for at, name in ((START + 240, None), (START + 260, None)):

@@ -7,11 +7,13 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from rec_summary import RecommenderMetrics, SummaryRecord, Task
 from rec_summary.records.checkpoints.saved import SAVED, name_of
 from tests.support.command import flat, run
-from tests.support.served_scores import record_served
+from tests.support.served_scores import columns, record_served
 
 BIAS = "The served model chose these items: "
 LINE = (
@@ -94,6 +96,30 @@ def test_of_several_runs_the_last_one_counts(records: Path) -> None:
     assert done.returncode == 0
     assert "better: the last of 3 runs (--runs chooses another)" in flat(done.stderr)
     assert run("gate", records, "--runs", "worse").returncode == 1
+
+
+def test_of_several_tasks_the_worst_one_decides(tmp_path: Path) -> None:
+    places = {"labels": "click", "predictions": "score", "served": "served"}
+    swapped = {"labels": "click", "predictions": "served", "served": "score"}
+    metrics = RecommenderMetrics(
+        tasks={"good": Task(**swapped), "bad": Task(**places)},
+        slices={"country": "country"},
+        report_steps=10,
+        host=False,
+    )
+    random = np.random.default_rng(2)
+    with SummaryRecord(tmp_path, recommender=metrics) as writer:
+        for step in range(1, 31):
+            writer.observe(**columns(random, worse=0.5))
+            writer.record(step)
+    done = run("gate", tmp_path, "-q")
+    assert done.returncode == 1
+    assert done.stdout.startswith("bad: worse: ΔNE +")
+    assert re.search(r"; worst slice country=\d of bad \+[\d.]+ % ± [\d.]+, worse", done.stdout)
+    assert "; 1 other task no worse; " in done.stdout
+    done = run("gate", tmp_path, "-q", "--task", "good")
+    assert done.returncode == 0
+    assert done.stdout.startswith("good: better: ΔNE −")
 
 
 def test_a_source_without_served_scores(tmp_path: Path) -> None:
