@@ -25,6 +25,7 @@ from rec_summary.cli.commands import (  # noqa: F401
     control,
     diff,
     export,
+    gate,
     inspect,
     landscape,
     lineage,
@@ -46,9 +47,9 @@ EXIT_CODES: Final = {
     0: "done, even if damaged records were passed over (they are listed); or a command that "
     "runs until it is stopped was stopped",
     1: "it failed; `verify` found damage; an alert is firing in "
-    "`watch --once`; or `diff` found a difference",
+    "`watch --once`; `diff` found a difference; or a `gate` does not hold",
     2: "a mistake in the arguments; nothing was done",
-    3: "`watch` or `diff` failed",
+    3: "`watch`, `diff` or `gate` failed; or a `gate` cannot be judged",
     INTERRUPTED: "Ctrl-C before the end",
     _TERMINATED: "SIGTERM before the end",
 }

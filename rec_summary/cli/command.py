@@ -143,7 +143,7 @@ class RecordsCommand(click.Command):
 
 
 GROUPS: Final = {
-    "Look at runs": ("view", "tail", "lineage", "plot", "slices", "why", "watch"),
+    "Look at runs": ("view", "tail", "lineage", "plot", "slices", "why", "gate", "watch"),
     "Run a training, and pass its data on": ("control", "note", "export", "metrics", "mcp"),
     "Keep and examine records": (
         *("verify", "repair", "compact", "landscape", "serve", "inspect", "diff"),

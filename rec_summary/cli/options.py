@@ -25,6 +25,21 @@ class Seconds(click.FloatRange):
         return seconds
 
 
+class Share(click.FloatRange):
+    """A share up to 1, such as 0.001 or 0.1%."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Returns the share; a click error if it is none."""
+        number: Any = str(value).removesuffix("%")
+        share = float(super().convert(number.strip(), param, ctx))
+        share /= 100 if number != str(value) else 1
+        if not share <= 1:  # NaN is not, either
+            self.fail(f"{value} is not a share, such as 0.1% or 0.001.", param, ctx)
+        return share
+
+
 class Path(click.Path):
     """A path, with `~` for the home directory also after `=`, where shells leave it."""
 

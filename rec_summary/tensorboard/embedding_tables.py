@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -18,9 +17,9 @@ from rec_summary.landscape.checkpoints import Checkpoint
 from rec_summary.landscape.metadata import read_metadata
 from rec_summary.records.checkpoints import FOLDER
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
+from rec_summary.records.checkpoints.saved import list_checkpoints
 from rec_summary.records.checkpoints.sparse import BASE
 from rec_summary.records.reading.runs import Run
-from rec_summary.records.remote import Url, list_tree
 from rec_summary.series.text import printable, reason
 from rec_summary.values.tensor import from_tensor
 
@@ -45,18 +44,7 @@ class TableRows(NamedTuple):
 
 def newest_checkpoint(run: Run) -> str | None:
     """Returns the checkpoint that was written last; links out of the run are not followed."""
-    checkpoints: list[tuple[float, str]] = []
-    if isinstance(run.path, Url):
-        files = list_tree(run.path.child(FOLDER))
-        checkpoints = [(file.modified, file.url) for file in files]
-    elif not os.path.islink(folder := os.path.join(run.path, FOLDER)):
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # training removes old ones
-                    status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode):
-                        checkpoints.append((status.st_mtime_ns, entry.path))
-    return max((file for file in checkpoints if file[1].endswith(".ckpt")), default=(0, None))[1]
+    return max(list_checkpoints(run.path, FOLDER), default=(0, None))[1]
 
 
 @contextlib.contextmanager

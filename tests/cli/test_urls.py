@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from rec_summary.records.checkpoints.saved import SAVED, name_of
 from tests.support import event_files
 from tests.support.command import flat, run, start
 from tests.support.record_dirs import event, scalar, tree, write_segment
 from tests.support.s3 import SECRET
+from tests.support.served_scores import record_served
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 NO_SERVER = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
@@ -65,6 +67,17 @@ def test_what_reads_records_says_the_same_of_a_url(
     )
     found = there.stdout.replace(records, str(tmp_path / "local"))
     assert json.loads(found) == json.loads(here.stdout)
+
+
+def test_a_gate_at_a_url_finds_the_checkpoint(bucket: str, s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    local, url = tmp_path / "served", f"s3://{bucket}/served"
+    record_served(local, -0.25, 20)
+    (local / SAVED).mkdir()
+    (local / SAVED / name_of(0, 15)).write_bytes(b"x")
+    s3.put(f"{local}/", f"{bucket}/served/", recursive=True)
+    here, there = (run("gate", source, "--json") for source in (local, url))
+    assert (there.returncode, json.loads(there.stdout)) == (0, json.loads(here.stdout))
+    assert json.loads(here.stdout)["checkpoint"] == f"{SAVED}/{name_of(0, 15)}"
 
 
 def test_problems_name_the_url(records: str, s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

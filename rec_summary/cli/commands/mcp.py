@@ -40,6 +40,7 @@ _INSTRUCTIONS: Final = (
 _AT_ONCE: Final = 4  # processes
 _MOST_CHARS: Final = 60_000  # of an answer: clients take some 25,000 tokens
 _EMPTY: Final = "There is none."  # of an answer in lines
+_FAILED: Final = 3  # or, of `gate`, that nothing can be judged: then there is an answer
 _PROGRAM: Final = "import sys; sys.path = {}; from rec_summary.cli import main; sys.exit(main())"
 
 
@@ -170,6 +171,14 @@ TOOLS: Final = (
         ("runs", "task", "column", "since", "until", "sort", "limit"),
     ),
     Tool(
+        "gate",
+        "Whether the model is better than the one that serves, by normalised entropy beyond "
+        "chance, where served scores are recorded. holds: null if it cannot be judged.",
+        ("gate", "--json"),
+        ("runs", "task", "min_gain", "no_slice_worse", "detectable", "since"),
+        codes=(0, 1, 3),
+    ),
+    Tool(
         "diff",
         "What differs between two runs: versions, data, hyper-parameters, graph, last values.",
         ("diff", "--json"),
@@ -294,7 +303,8 @@ async def _answer(source: str, tool: Tool, arguments: Mapping[str, Any]) -> Call
         size = f"the answer has {len(answer):,} characters, more than {_MOST_CHARS:,}"
         return _result(f"{size}: choose fewer by {', '.join(tool.parameters)}", is_error=True)
     texts = [text for text in (answer, done.stderr.decode(errors="replace").strip()) if text]
-    return _result(*texts or [_EMPTY], is_error=done.returncode not in tool.codes)
+    is_answer = done.returncode in tool.codes and (answer or done.returncode != _FAILED)
+    return _result(*texts or [_EMPTY], is_error=not is_answer)
 
 
 def _result(*texts: str, is_error: bool) -> CallToolResult:

@@ -23,6 +23,7 @@ from rec_summary.checks import (
     check_that,
 )
 from rec_summary.metrics.directions import check_metrics
+from rec_summary.metrics.quality.gate import Gate
 from rec_summary.records.failures import NO_GRAPH, Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
@@ -132,6 +133,7 @@ class SummaryCollector(Callback):
         max_histogram_values: int | None = MOST_HISTOGRAM_VALUES,
         durability: Durability | None = None,
         recommender: RecommenderMetrics | None = None,
+        latest_good: Gate | None = None,
         gradients: GradientMetrics | None = None,
         run_directory: str = SIBLING,
         control: bool = True,
@@ -175,6 +177,9 @@ class SummaryCollector(Callback):
                 too slow; None for the defaults of `Durability`.
             recommender: Metrics of recommenders: the quality of predictions, the health of
                 embedding tables, throughput, drift. None for none.
+            latest_good: Moves the link `latest-good` in `checkpoints/` of the record directory to
+                the newest checkpoint there for which this gate has held. It judges the examples of
+                rank 0, and needs a task with `served`. None for no link.
             gradients: Norms of gradients, updates and the optimizer's states, and gradients that
                 are not finite. None for none.
             run_directory: Where a training records. `"sibling"`: in `summary_dir`; if that holds
@@ -206,6 +211,7 @@ class SummaryCollector(Callback):
             lineage_on_all_ranks=check_bool("lineage_on_all_ranks", lineage_on_all_ranks),
             most_histogram_values=check_int_or_none("max_histogram_values", max_histogram_values),
             recommender=check_optional("recommender", recommender, RecommenderMetrics),
+            latest_good=check_optional("latest_good", latest_good, Gate),
             run_directory=check_choice("run_directory", run_directory, WAYS),
             control=check_bool("control", control),
             collect_freq=check_int("collect_freq", collect_freq),

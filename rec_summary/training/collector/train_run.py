@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
 from rec_summary.checks import valid_unicode
+from rec_summary.records.checkpoints.saved import SAVED, name_of
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
 from rec_summary.records.reading.totals import Totals
@@ -280,7 +281,6 @@ def save_checkpoint(network: Any, directory: str, rank: int, step: int) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    folder = os.path.join(directory, "checkpoints")
+    folder = os.path.join(directory, SAVED)
     make_directory(folder)
-    name, hidden = f"rank_{rank}_step_{step}.ckpt", f".rank_{rank}.tmp.ckpt"
-    save_atomically(network, folder, name, hidden)
+    save_atomically(network, folder, name_of(rank, step), f".rank_{rank}.tmp.ckpt")

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.arrays import Array
+from rec_summary.metrics.quality.gate import Gate
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import CLOSE_SECS, TaskQueue
 from rec_summary.records.writing.record import Record, Task
@@ -66,15 +67,22 @@ class RecommenderTelemetry:
         tables: The names of the tables whose lookups are counted.
     """
 
-    def __init__(self, options: RecommenderMetrics, recorder: Recorder, troubles: Troubles) -> None:
+    def __init__(
+        self,
+        options: RecommenderMetrics,
+        recorder: Recorder,
+        troubles: Troubles,
+        gate: Gate | None = None,
+    ) -> None:
         """Prepares. It reads nothing before training begins.
 
         Args:
             options: The metrics.
             recorder: Receives the records of reports.
             troubles: Receives every failure.
+            gate: Moves the link `latest-good`; None for no link.
         """
-        self._options = options
+        self._options, self._gate = options, gate
         self._recorder = recorder
         self._troubles = troubles
         self.roles, self.tables = Roles(options), tuple(options.ids)
@@ -123,6 +131,7 @@ class RecommenderTelemetry:
                 environment.rank_size,
                 self._troubles,
                 resume=resume and self._options.resume,
+                gate=self._gate,
             )
         self.stop()
         self._queue = TaskQueue(self._troubles, take=self._recorder.write)

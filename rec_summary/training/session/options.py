@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rec_summary.checks import check_that
+from rec_summary.metrics.quality.gate import Gate
 from rec_summary.training.lineage.custom import CustomValue
-from rec_summary.training.recommender.config import RecommenderMetrics
+from rec_summary.training.recommender.config import RecommenderMetrics, tasks_of
 from rec_summary.training.recorder import RecorderOptions
 
 OptionsT = TypeVar("OptionsT", bound="SessionOptions")
@@ -21,6 +22,7 @@ class SessionOptions:
     Attributes:
         files: The record files.
         recommender: The metrics of recommenders; None for none.
+        latest_good: When the link `checkpoints/latest-good` moves; None for no link.
         custom_lineage: Custom lineage entries.
         metrics: Which values of a metric are better, as said by the user.
         lineage_secs: The time between two refreshes of the train lineage, in seconds.
@@ -31,12 +33,27 @@ class SessionOptions:
 
     files: RecorderOptions
     recommender: RecommenderMetrics | None = None
+    latest_good: Gate | None = None
     custom_lineage: Mapping[str, CustomValue] = field(default_factory=dict, repr=False)
     metrics: Mapping[str, str] = field(default_factory=dict)
     lineage_secs: float = 30.0
     lineage_on_all_ranks: bool = False
     control: bool = True
     collect_freq: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks that a gate has something to judge.
+
+        Raises:
+            ValueError: No task that it judges has served scores.
+        """
+        if self.latest_good is None:
+            return
+        tasks = {} if self.recommender is None else tasks_of(self.recommender)
+        served = [name for name, task in tasks.items() if task.served is not None]
+        check_that(served, "latest_good", self.latest_good, "None without a Task(served=...)")
+        task, expected = self.latest_good.task, f"None, or one of {', '.join(map(repr, served))}"
+        check_that(task is None or task in served, "the task of latest_good", task, expected)
 
     def changed(self: OptionsT, settings: Mapping[str, Any]) -> OptionsT:
         """Returns the options with new values of some. They are never changed, but replaced.

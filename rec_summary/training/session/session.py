@@ -126,7 +126,9 @@ class Session:
         self.recorder = Recorder(options.files, troubles, self._poll if options.control else None)
         self.recommender: RecommenderTelemetry | None = None
         if options.recommender is not None:
-            self.recommender = RecommenderTelemetry(options.recommender, self.recorder, troubles)
+            self.recommender = RecommenderTelemetry(
+                options.recommender, self.recorder, troubles, options.latest_good
+            )
         self.signals = InterruptSignals(self.complete)
         self.rank, self.rank_size = 0, 1
         self._training: Any = None

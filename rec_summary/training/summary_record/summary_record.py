@@ -24,6 +24,7 @@ from rec_summary.checks import (
 )
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.directions import check_metrics
+from rec_summary.metrics.quality.gate import Gate
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
 from rec_summary.records.writing.retention import Retention
@@ -99,6 +100,7 @@ class SummaryRecord:
         hyper_parameters: Mapping[str, CustomValue] | None = None,
         metrics: Mapping[str, str] | None = None,
         recommender: RecommenderMetrics | None = None,
+        latest_good: Gate | None = None,
         tables: Mapping[str, EmbeddingTable] | None = None,
         gradients: GradientMetrics | None = None,
         control: bool = True,
@@ -131,6 +133,8 @@ class SummaryRecord:
                 without that. A metric is a column of `rec-summary lineage` and of HParams.
             recommender: Metrics of recommenders, of the columns that `observe` is called with.
                 All places are names of columns. None for none.
+            latest_good: As of `SummaryCollector`, for checkpoints that the loop saves in
+                `checkpoints/` of the record directory.
             tables: How rows of the tables in `ids` of `recommender` are read, by name, for the
                 norms of rows. A table without an entry has its lookups counted only.
             gradients: Norms of gradients and updates, of each `GradientProbe` in `network`. None
@@ -162,6 +166,7 @@ class SummaryRecord:
                 suffix=file_suffix,
             ),
             recommender=check_optional("recommender", recommender, RecommenderMetrics),
+            latest_good=check_optional("latest_good", latest_good, Gate),
             custom_lineage=check_custom_lineage(hyper_parameters, "hyper_parameters"),
             metrics=check_metrics(metrics),
             lineage_on_all_ranks=True,

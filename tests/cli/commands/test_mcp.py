@@ -29,6 +29,7 @@ from rec_summary.records.control import NAME
 from rec_summary.records.format.names import this_host
 from tests.support.command import PROGRAM, flat, python, run
 from tests.support.record_dirs import event, lineage, scalar, train, tree, write_segment
+from tests.support.served_scores import record_served
 from tests.support.waiting import PATIENCE_SECS
 
 Talk = Callable[[Client], Awaitable[None]]
@@ -116,8 +117,22 @@ def test_answers_are_the_json_of_the_commands(three_runs: Path) -> None:
         assert (values(texts(answer)[0]) if expected else texts(answer)) == (
             expected or ["There is none."]
         )
-    assert {name for name, *_ in READ} == {tool.name for tool in TOOLS} - CHANGING
+    served = {"gate"}  # below
+    assert served | {name for name, *_ in READ} == {tool.name for tool in TOOLS} - CHANGING
     assert tree(three_runs) == before
+
+
+def test_a_gate_that_does_not_hold_or_cannot_be_judged_is_an_answer(
+    three_runs: Path, tmp_path: Path
+) -> None:
+    for name, steps in (("worse", 20), ("few", 5)):
+        record_served(tmp_path / name, 0.5, steps)
+    found = answers(tmp_path, ("gate", {"runs": "worse"}), ("gate", {"runs": "few"}))
+    assert [json.loads(texts(each)[0])["holds"] for each in found] == [False, None]
+    assert not any(each.is_error for each in found)
+    [failed] = answers(three_runs, ("gate", {"runs": "run_1"}))
+    assert failed.is_error
+    assert "no example with a served score" in flat(texts(failed)[0])
 
 
 def test_agents_only_read_unless_it_is_allowed(three_runs: Path) -> None:

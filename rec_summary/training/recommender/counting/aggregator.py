@@ -17,6 +17,7 @@ from rec_summary.arrays import Array
 from rec_summary.errors import RecSummaryError
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.host import HostMeter
+from rec_summary.metrics.quality.gate import Gate
 from rec_summary.metrics.report import MetricValues, read
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tags import PREFIX
@@ -24,6 +25,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.reading.runs import list_files
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.counting import persistence
+from rec_summary.training.recommender.counting.latest_good import LatestGood
 from rec_summary.training.recommender.counting.states import RankMetrics
 from rec_summary.training.recommender.inputs import StepInputs, join
 from rec_summary.training.run_directory import inform
@@ -70,6 +72,7 @@ class Aggregator:
         troubles: Troubles,
         *,
         resume: bool = True,
+        gate: Gate | None = None,
     ) -> None:
         """Starts empty, or continues from the stored state of an earlier process.
 
@@ -81,6 +84,7 @@ class Aggregator:
             rank_size: The number of processes that train together.
             troubles: Receives every failure.
             resume: Whether to continue from a stored state.
+            gate: Moves the link `latest-good`, of rank 0; None for no link.
         """
         self._options = options
         self._directory = directory
@@ -95,6 +99,9 @@ class Aggregator:
         self._last_scalars: set[str] = set()
         self._after = self._summed = 0  # the steps of the last two reports with sums by slice
         self._sums: list[SlicedSums] = []  # of the last one
+        self._good: LatestGood | None = None
+        if gate is not None and directory is not None and rank == 0:
+            self._good = LatestGood(gate, directory, troubles)
         self._states: dict[str, State] = {}  # as `_last_step`
         self._reference: dict[str, Distribution] = {}  # as it is stored
         self._metrics = RankMetrics(options, sizes, troubles, rank)
@@ -149,6 +156,8 @@ class Aggregator:
         self._last_scalars = set(values.scalars)
         encoded = recommender_values(**vars(values))
         sums = metrics.end_sums(detailed=request.detailed)
+        if self._good is not None:
+            self._good.add(request.step, request.wall_time, sums, detailed=request.detailed)
         if sums and request.step != self._summed:
             self._after, self._summed, self._sums = self._summed, request.step, []
         if request.step == self._summed:
