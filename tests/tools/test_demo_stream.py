@@ -22,9 +22,9 @@ from tools.click_demo.features import (
     Impressions,
     TaskBatch,
     encode,
-    encode_tasks,
 )
-from tools.click_demo.stream import ClickStream
+from tools.click_demo.serving import TaskEncoder
+from tools.click_demo.stream import ClickStream, plain
 
 VOCABULARY = synthetic.VOCABULARY
 MONDAY = 4 * 86_400  # 1970-01-05
@@ -206,10 +206,10 @@ def _genre_rates(impressions: Impressions) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(
-    ("encode", "labels"), [(encode, ["click"]), (encode_tasks, ["click", "loved"])]
+    ("encoder", "labels"), [(plain, ["click"]), (TaskEncoder, ["click", "loved"])]
 )
-def test_labels_are_broken_from_a_step_on(encode: Any, labels: list[str]) -> None:
-    made = (lambda: synthetic.impressions(1), VOCABULARY, 500, encode)
+def test_labels_are_broken_from_a_step_on(encoder: Any, labels: list[str]) -> None:
+    made = (lambda: synthetic.impressions(1), VOCABULARY, 500, encoder)
     sound, broken = ClickStream(*made), ClickStream(*made, broken_from=4)
     pairs = [*itertools.islice(zip(sound, broken, strict=True), 6)]
     for label in labels:
@@ -224,7 +224,7 @@ def test_labels_are_broken_from_a_step_on(encode: Any, labels: list[str]) -> Non
 
 @pytest.mark.parametrize("broken", ["slice", "lost", "feature"])
 def test_a_part_of_the_examples_is_broken(broken: str) -> None:
-    made = (lambda: synthetic.impressions(1), VOCABULARY, 500, encode_tasks)
+    made = (lambda: synthetic.impressions(1), VOCABULARY, 500, TaskEncoder)
     streams = ClickStream(*made), ClickStream(*made, broken_from=4, broken=broken)
     pairs = [*itertools.islice(zip(*streams, strict=True), 20)]
     for mine, yours in pairs[:3]:
@@ -247,3 +247,31 @@ def test_a_part_of_the_examples_is_broken(broken: str) -> None:
     clicks = yours["click"][is_young].sum(), mine["click"][is_young].sum()
     assert clicks[0] == pytest.approx(clicks[1] * (0.3 if broken == "lost" else 1), abs=30)
     assert (yours["click"] == mine["click"])[is_young].mean() < 0.8
+
+
+@given(st.lists(st.integers(1, 4000), max_size=6))
+def test_the_served_score_is_of_the_days_before(cuts: list[int]) -> None:
+    impressions = take(3)
+    starts = np.flatnonzero(np.diff(impressions.seconds // 86_400)) + 1
+    ends = sorted({0, len(impressions), *(cut % len(impressions) for cut in cuts)})
+    encoder = TaskEncoder(VOCABULARY)
+    pieces = [encoder(rows_of(impressions, slice(*pair))) for pair in itertools.pairwise(ends)]
+    served, age = (
+        np.concatenate([getattr(piece, name) for piece in pieces])
+        for name in ("served", "served_age")
+    )
+    assert np.isnan(served[: starts[0]]).all()
+    assert np.isfinite(served[starts[0] :]).all()
+    assert ((age >= 0) & (age < 86_400)).all()
+    day = slice(starts[0], starts[1] if len(starts) > 1 else None)
+    fresh = TaskEncoder(VOCABULARY)
+    fresh(rows_of(impressions, slice(starts[0])))
+    np.testing.assert_array_equal(fresh(rows_of(impressions, day)).served, served[day])
+
+
+def test_the_served_score_predicts_clicks() -> None:
+    impressions = take(20)
+    served = TaskEncoder(VOCABULARY)(impressions).served
+    known = np.isfinite(served)
+    assert auc(served[known].astype(np.float64), impressions.clicked[known]) > 0.6
+    assert served[known].mean() == pytest.approx(impressions.clicked[known].mean(), rel=0.1)

@@ -20,7 +20,7 @@ HOURS, WEEKDAYS = 24, 7
 CROSS_BUCKETS = 1 << 16
 GENRE_SLOTS = 6  # no film of MovieLens 100K has more genres
 
-_DAY_SECONDS = 86_400
+DAY_SECONDS = 86_400
 _EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday; Monday is 0
 
 
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 class TaskBatch(NamedTuple):
-    """A `Batch` with two labels."""
+    """A `Batch` with two labels, and what was logged when its impressions were served."""
 
     user: npt.NDArray[np.int32]
     item: npt.NDArray[np.int32]
@@ -53,6 +53,8 @@ class TaskBatch(NamedTuple):
     crosses: npt.NDArray[np.int32]
     click: npt.NDArray[np.float32]
     loved: npt.NDArray[np.float32]  # [B], the second label: 1 for the highest rating
+    served: npt.NDArray[np.float32]  # [B], the served probability of a click; NaN for none
+    served_age: npt.NDArray[np.float32]  # [B], seconds since the model that served was built
 
     rows = Batch.rows
     followed_by = Batch.followed_by
@@ -94,7 +96,7 @@ class Impressions:
 
 def encode(impressions: Impressions, vocabulary: Vocabulary) -> Batch:
     """Encodes impressions, row for row, as the columns of the model."""
-    days, second_of_day = np.divmod(impressions.seconds, _DAY_SECONDS)
+    days, second_of_day = np.divmod(impressions.seconds, DAY_SECONDS)
     age_group = np.searchsorted(AGE_EDGES, impressions.age, side="right")
     context = np.stack(
         [
@@ -124,11 +126,6 @@ def encode(impressions: Impressions, vocabulary: Vocabulary) -> Batch:
         crosses=crosses.astype(np.int32),
         click=impressions.clicked.astype(np.float32),
     )
-
-
-def encode_tasks(impressions: Impressions, vocabulary: Vocabulary) -> TaskBatch:
-    """Encodes impressions as `encode` does, with both labels."""
-    return TaskBatch(*encode(impressions, vocabulary), loved=impressions.loved.astype(np.float32))
 
 
 def _genre_slots(genres: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -96,8 +96,8 @@ class TaskLoss(nn.Cell):
 
     def parts(self, *batch: Tensor) -> tuple[Tensor, ...]:
         """Returns the loss (a scalar) and the log-odds of both heads."""
-        click, loved = batch[-2:]
-        log_odds = self.scorer(*batch[:-2])
+        *columns, click, loved, _, _ = batch
+        log_odds = self.scorer(*columns)
         click_odds, loved_odds = log_odds[:, 0], log_odds[:, 1]
         # Only what was clicked has a rating to learn from.
         loved_loss = (self.loss(loved_odds, loved) * click).sum() / ops.maximum(click.sum(), 1.0)
@@ -114,7 +114,8 @@ class TaskEvaluation(TaskLoss):
     def construct(self, *batch: Tensor) -> tuple[Tensor, ...]:
         """Returns the loss (a scalar), and the probabilities and labels (one a row)."""
         loss, click_odds, loved_odds = self.parts(*batch)
-        return loss, ops.sigmoid(click_odds), batch[-2], ops.sigmoid(loved_odds), batch[-1]
+        click, loved = batch[-4:-2]
+        return loss, ops.sigmoid(click_odds), click, ops.sigmoid(loved_odds), loved
 
 
 def adam(scorer: WideDeep) -> nn.Adam:

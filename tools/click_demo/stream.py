@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from . import breaks
 from .features import YOUNG, Batch, Impressions, TaskBatch, Vocabulary, encode
+
+
+def plain(vocabulary: Vocabulary) -> Callable[[Impressions], Batch]:
+    """Returns what encodes impressions, without anything that changes with time."""
+    return partial(encode, vocabulary=vocabulary)
 
 
 class ClickStream:
@@ -24,7 +30,7 @@ class ClickStream:
         chunks: Callable[[], Iterator[Impressions]],
         vocabulary: Vocabulary,
         batch_size: int,
-        encode: Callable[[Impressions, Vocabulary], Any] = encode,
+        encoder: Callable[[Vocabulary], Callable[[Impressions], Any]] = plain,
         broken_from: int | None = None,
         broken: str = "labels",
     ) -> None:
@@ -32,7 +38,7 @@ class ClickStream:
 
         The batches from number `broken_from` on, counted from 1, are broken as `BREAKS` says.
         """
-        self._encode = encode
+        self._encoder = encoder
         self._broken = BREAKS[broken][1]
         self._broken_from = math.inf if broken_from is None else broken_from
         self.vocabulary = vocabulary
@@ -40,10 +46,10 @@ class ClickStream:
         self._chunks = chunks
 
     def __iter__(self) -> Iterator[Any]:
-        number = 0
+        number, encode = 0, self._encoder(self.vocabulary)
         rest: Batch | TaskBatch | None = None  # rows that did not fill a batch
         for chunk in self._chunks():
-            columns = self._encode(chunk, self.vocabulary)
+            columns = encode(chunk)
             if rest is not None:
                 columns = rest.followed_by(columns)
             rows = len(columns.click)

@@ -13,6 +13,7 @@ from mindspore.train import Callback
 
 from rec_summary import (
     GradientMetrics,
+    Importance,
     RecModel,
     RecommenderMetrics,
     Retention,
@@ -24,9 +25,10 @@ from rec_summary import (
 from rec_summary.training.landscape.policy import KeepLogSpaced, LogSpaced, SavePolicy
 
 from . import model
-from .features import AGE_GROUPS, Batch, TaskBatch, encode, encode_tasks
+from .features import AGE_GROUPS, GENRE_SLOTS, Batch, TaskBatch
+from .serving import TaskEncoder
 from .sources import Source
-from .stream import ClickStream
+from .stream import ClickStream, plain
 
 COLLECT_FREQ = 10  # steps between two records
 _MOST_BYTES = 100_000_000  # of records of an endless training
@@ -104,8 +106,8 @@ def train(
     trainee = RecModel(network, optimizer=model.adam(scorer), keep_outputs=True)
     options = {"seed": seed, "batch_size": batch_size, "tasks": tasks}
     collector = make_collector(source, records, endless=meter.is_endless, **options)
-    columns = encode_tasks if tasks else encode
-    stream = ClickStream(source.chunks, source.vocabulary, batch_size, columns, broken_from, broken)
+    encoder = TaskEncoder if tasks else plain
+    stream = ClickStream(source.chunks, source.vocabulary, batch_size, encoder, broken_from, broken)
     trainee.online_train(
         as_dataset(stream, tasks),
         callbacks=[collector, meter],
@@ -176,7 +178,14 @@ def task_metrics(source: Source) -> RecommenderMetrics:
     names = source.vocabulary.genre_names
     return RecommenderMetrics(
         tasks={
-            "click": Task(predictions=1, labels=2, users="user", lists="user"),
+            "click": Task(
+                predictions=1,
+                labels=2,
+                users="user",
+                lists="user",
+                served="served",
+                model_age="served_age",
+            ),
             "loved": Task(predictions=3, labels=4, mask=2),  # of what was clicked
         },
         slices={
@@ -189,6 +198,18 @@ def task_metrics(source: Source) -> RecommenderMetrics:
         unknown_ids={"wide_cross": 0},
         hashed_ids=["wide_cross"],
         features={"item": "item", "age_group": ("context", 0)},
+        importance=Importance(
+            every=10,
+            features={
+                "user": ["user", *(("crosses", slot) for slot in range(GENRE_SLOTS))],
+                "film": ["item", ("crosses", -2), ("crosses", -1)],
+                "genres": "genres",
+                "age_group": ("context", 0),
+                "occupation": ("context", 2),
+                "hour": ("context", 3),
+            },
+            budget=0.1,  # the training is short, and its batches are small
+        ),
         last=(20_000,),
         report_steps=100,
     )
