@@ -27,6 +27,8 @@ _MODEL: Final = "Default/network-ClickEvaluation/scorer-WideDeep"
 _SURFACE: Final = (340, 500, 985, 857)  # what is beside it is empty
 _TABLE: Final = (324, 170, 1246, 757)
 _SLICES: Final = ("AUC by film: click", "AUC by user: click")
+_IMPORTANCE: Final = (324, 170, 1246, 500)
+_SERVED: Final = (374, 183, 1410, 418)
 _FRAME: Final = 9  # pixels: the red frame of the node that was opened last
 
 # Curves are drawn whole: TensorBoard cuts off outliers by default.
@@ -102,7 +104,16 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
     with _server(tasks) as server, Browser(width=1250, height=900) as browser:
         page = pages.Page("slice_table", "text&tagFilter=click/slice/genre/table/last_20000")
         pages.photograph(browser, server, page, ("Documentary", "calibration"), folder)
+        features = pages.Page("importance", "text&tagFilter=click/importance/table")
+        pages.photograph(browser, server, features, ("occupation", "passes"), folder)
     _cut(folder / f"{page.name}.png", _TABLE)
+    _cut(folder / f"{features.name}.png", _IMPORTANCE)
+    with _server(tasks) as server, Browser(width=1750, height=700) as browser:
+        browser.store(server.url, _STORED)
+        tags = "click/served_(ne_change|auc_gain|calibration)/last"
+        served = pages.Page("served", f"scalars&_smoothingWeight=0&tagFilter={tags}")
+        pages.photograph(browser, server, served, ("served_ne_change", "served_auc_gain"), folder)
+    _cut(folder / f"{served.name}.png", _SERVED)
 
 
 @contextlib.contextmanager
