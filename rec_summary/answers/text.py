@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rec_summary.answers.why import MIX, RATE, SLICE, TASK, Answer, Finding
+from rec_summary.metrics.tags import IMPORTANCE
 
 NOTHING: Final = "Nothing moved beyond chance."
 _NOTHING_ELSE: Final = "Nothing else moved beyond chance."
@@ -92,7 +93,8 @@ def _sentence(finding: Finding) -> str:
         return f"traffic shifted {when}: {_what(finding)} ({change})"
     if finding.kind == RATE:
         return f"the click rate of {task} changed {when} ({change})"
-    return f"{_what(finding)} changed {when} ({change})"
+    verb = "lost importance" if finding.metric.endswith(IMPORTANCE) else "changed"
+    return f"{_what(finding)} {verb} {when} ({change})"
 
 
 def _what(finding: Finding) -> str:

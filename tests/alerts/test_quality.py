@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rec_summary import RecommenderMetrics, SummaryRecord
+from rec_summary import Importance, RecommenderMetrics, SummaryRecord
 from rec_summary.alerts.quality import damage_of
 from rec_summary.alerts.rules import BUILTIN, read_rule
 from rec_summary.alerts.states import Transition
@@ -149,3 +149,25 @@ def test_alerts_of_values_do_not_wait_until_all_runs_are_judged(tmp_path: Path) 
     assert len(judged) == 1
     list(watch(tmp_path, [rule], stop=threading.Event(), once=True, judge=judge))
     assert len(judged) == 4
+
+
+def test_a_feature_that_has_lost_its_importance_fires(tmp_path: Path) -> None:
+    """The pipeline of a feature breaks; the model does without it, and no metric falls far."""
+    random = np.random.default_rng(3)
+    metrics = RecommenderMetrics(
+        predictions="p",
+        labels="y",
+        report_steps=10,
+        importance=Importance(every=1, budget=1.0, predict=lambda columns: columns["tags"]),
+    )
+    with SummaryRecord(tmp_path, recommender=metrics) as record:
+        for step in range(1, 801):
+            shown = random.beta(2, 8, 1000)
+            labels = random.random(1000) < shown
+            tags = shown if step < 500 else random.beta(2, 8, 1000)
+            record.observe(p=shown, y=labels, tags=tags)
+            record.record(step)
+    (alert,) = alerts(tmp_path, once=True)
+    assert alert.firing
+    assert "eature tags lost importance from step" in alert.reason
+    assert alert.tag == "recommender/importance/tags"

@@ -42,6 +42,8 @@ def moved(level: float, to: float, noise: float = 0.0, seed: int = 0) -> np.ndar
     [
         ("recommender/feature/a/b/missing_share", "feature", "a/b", "missing_share"),
         ("recommender/drift/psi/age", "feature", "age", "psi"),
+        ("recommender/importance/age", "feature", "age", "importance"),
+        ("recommender/ctr/importance/age", "feature", "age", "ctr/importance"),
         ("recommender/table/item/dead_share", "table", "item", "dead_share"),
         ("recommender/table/item/window/new_share", "table", "item", "window/new_share"),
         ("recommender/freshness/lag_seconds/p99", "freshness", "freshness", "lag_seconds/p99"),

@@ -26,6 +26,16 @@ def test_the_sentence_of_a_slice() -> None:
     ]
 
 
+def test_a_feature_that_is_worth_less() -> None:
+    lost = Finding(
+        *("feature", "tags", None, "ctr/importance", 0.012, 0.0, None, 9.0, 525, 500, 550)
+    )
+    assert words(lost) == [
+        "ctr and cvr: feature tags lost importance from step 525 (±25) "
+        "(ctr/importance 0.012 → 0, z 9). Nothing else moved beyond chance."
+    ]
+
+
 def test_nothing() -> None:
     assert words() == ["ctr and cvr: nothing moved beyond chance."]
     assert words(tasks=("",)) == ["Nothing moved beyond chance."]
