@@ -1,9 +1,9 @@
 """Incident files: the last batches of a training before something broke.
 
-A file is a NumPy archive without pickles, in `incidents/` of the record directory. It has the arrays
-`step`, `reason`, `wall_time`, `version`, `columns` and `hashed` (names of columns), `steps` and
-`losses` (of each batch), and of the batch with number N, from 0 on, `batch_N/input_C` of each column
-C, and `batch_N/output_O`.
+A file is a NumPy archive without pickles, in `incidents/` of the record directory. It has the
+arrays `step`, `reason`, `wall_time`, `version`, `columns` and `hashed` (names of columns), `steps`
+and `losses` (of each batch), and of the batch with number N, from 0 on, `batch_N/input_C` of each
+column C, and `batch_N/output_O`.
 """
 
 from __future__ import annotations
@@ -89,8 +89,10 @@ def bytes_of_incidents(directory: str) -> int:
     return sum(status.st_size for _, status in _files(os.path.join(directory, FOLDER)))
 
 
-def write_incident(incident: RecordedIncident) -> None:
-    """Writes an incident to its path as a whole; only the user can read the file.
+def write_incident(incident: RecordedIncident) -> int:
+    """Writes an incident to its path as a whole; returns the size of the file, in bytes.
+
+    Only the user can read it.
 
     Raises:
         OSError: It cannot be written.
@@ -117,7 +119,8 @@ def write_incident(incident: RecordedIncident) -> None:
         raise TypeError(three_part("an array", verbatim("objects"), "numbers or texts"))
     make_directory(os.path.dirname(incident.path))
     with write_atomically(incident.path, FILE_MODE) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        np.savez(file, **arrays)
+        return file.tell()
 
 
 def load_incident(path: str | os.PathLike[str]) -> RecordedIncident:
@@ -181,7 +184,8 @@ def _arrays(file: Any) -> dict[str, Array]:
         check_that(total <= size, "the size of its arrays", total, f"at most {size:,} bytes")
         for member in members:
             with archive.open(member) as data:
-                array = np.lib.format.read_array(data, allow_pickle=False)
+                read = np.lib.format.read_array
+                array = read(data, allow_pickle=False)  # type: ignore[no-untyped-call]
             arrays[member.filename.removesuffix(".npy")] = array
     return arrays
 

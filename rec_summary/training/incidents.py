@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
@@ -42,6 +42,7 @@ from rec_summary.training.tensors import as_array, as_number
 INCIDENT: Final = "incident"
 """The kind of a note that says where an incident was written, and of all failures."""
 
+_SAMPLED: Final = 15  # batches without a measure of their size
 _PAST: Final = 512  # losses
 _LEAST_PAST: Final = 128
 _EVERY: Final = 64  # losses from one look at the past to the next
@@ -71,7 +72,7 @@ class Incident:
     Attributes:
         batches: The number of batches.
         most_bytes: The most bytes that they take in memory; the oldest are dropped. While a file is
-            written, it takes as much once more.
+            written, what it has takes memory until then.
         budget_bytes: The most bytes of all incident files in the record directory. Nothing is
             deleted: the first ones stay.
         columns: The columns of the data set that are kept, by name or position; None for all.
@@ -147,12 +148,15 @@ class Incidents:
         self._recorder = recorder
         self._troubles = troubles
         self._room = options.budget_bytes - bytes_of_incidents(recorder.directory)
+        self._queued = 0  # bytes
+        self._unused = 0  # of these; only the queue's thread changes it
         self._chosen: list[int] | None = None  # positions; None until the first batch
         self._hashed: list[int] = []
         self._key = secrets.token_bytes(32)
         self._is_off = False
         self._kept: collections.deque[_Batch] = collections.deque()
         self._nbytes = 0
+        self._measured = self._unmeasured = 0  # bytes of a batch; batches until the next one
         self._last: tuple[int, Any] | None = None  # the last step and its loss, not yet judged
         self._past = _Past(options.loss_z)
         self._broken = dict.fromkeys((_LOSS, _GRADIENTS), False)  # is not finite at this time
@@ -174,20 +178,9 @@ class Incidents:
         if self._chosen is None and not self._choose(None if inputs is None else len(columns)):
             return
         assert self._chosen is not None
-        lasting = self._lasting
-        kept = tuple(
-            [
-                value if type(value) is lasting else np.array(as_array(value, "a column"))
-                for value in [columns[position] for position in self._chosen]
-            ]
-        )
-        results = tuple(
-            [
-                value if type(value) is lasting else np.array(as_array(value, "an output"))
-                for value in _flat(outputs)
-            ]
-        )
-        nbytes = sum([value.nbytes for value in kept]) + sum([value.nbytes for value in results])
+        kept = self._own([columns[position] for position in self._chosen])
+        results = self._own(outputs if isinstance(outputs, (list, tuple)) else (outputs,))
+        nbytes = self._bytes_of(kept, results)
         if results:
             self._last = step, results[0]
         if nbytes > self._options.most_bytes:
@@ -249,6 +242,24 @@ class Incidents:
         self._kept.clear()
         self._nbytes, self._last, self._is_off = 0, None, True
 
+    def _own(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns values that never change: Tensors on the host as they are, else copies."""
+        lasting = self._lasting
+        for value in values:
+            if type(value) is not lasting:
+                parts = _flat(values)
+                return tuple([v if type(v) is lasting else _copy(v) for v in parts])
+        return tuple(values)
+
+    def _bytes_of(self, *values: tuple[Any, ...]) -> int:
+        """Returns the bytes of a batch; of small ones, only each 16th is measured."""
+        # A Tensor takes as long to say its size as all the rest.
+        self._unmeasured -= 1
+        if self._unmeasured < 0 or self._measured > self._options.most_bytes >> 8:
+            self._unmeasured = _SAMPLED
+            self._measured = sum([value.nbytes for part in values for value in part])
+        return self._measured
+
     def _take_once(self, kind: str, step: int, reason: str) -> None:
         if step - self._taken.get(kind, -math.inf) >= self._options.least_steps:
             self._taken[kind] = step
@@ -263,12 +274,12 @@ class Incidents:
             f"at most the rest of budget_bytes, {max(self._room, 0):,}: move older files away"
         )
         check_that(self._nbytes <= self._room, "the bytes of an incident", self._nbytes, expected)
-        self._room -= self._nbytes
+        self._queued += self._nbytes
         if self._queue is None:
             # What waits takes memory, and a training waits for no disk.
             limits = Limits(tasks=1, nbytes=self._options.most_bytes, block_secs=0)
             self._queue = TaskQueue(self._troubles, limits, take=self._recorder.write)
-        run = functools.partial(self._write, tuple(self._kept), step, reason, time.time())
+        run = functools.partial(self._write, [*self._kept], self._nbytes, step, reason, time.time())
         self._queue.put(Task(INCIDENT, run, self._nbytes))
 
     def _choose(self, count: int | None) -> bool:
@@ -298,7 +309,7 @@ class Incidents:
         return int(column) % number
 
     def _write(
-        self, batches: Sequence[_Batch], step: int, reason: str, wall_time: float
+        self, batches: Sequence[_Batch], nbytes: int, step: int, reason: str, wall_time: float
     ) -> Record | None:
         """Writes batches; returns the record of a note about it. The queue's thread calls this."""
         hashes: dict[Any, int] = {}
@@ -306,7 +317,8 @@ class Incidents:
         names = tuple(self._names[position] for position in self._hashed)
         content = tuple(self._read(batch, hashes) for batch in batches)
         facts = (names, wall_time, version("rec_summary"))
-        write_incident(RecordedIncident(path, step, reason, content, *facts))
+        self._unused += nbytes
+        self._unused -= write_incident(RecordedIncident(path, step, reason, content, *facts))
         event = LineageEvent(wall_time=wall_time, step=step)
         name = os.path.relpath(path, self._recorder.directory)  # it may be moved with the records
         event.note.text, event.note.kind = f"{reason}: {name}", INCIDENT
@@ -376,10 +388,13 @@ def _middle(values: Array) -> float:
     return float(np.partition(values, middle)[middle])
 
 
-def _flat(outputs: Any) -> Iterator[Any]:
+def _copy(value: Any) -> Array:
+    return np.array(as_array(value, "a column or an output"))
+
+
+def _flat(parts: Sequence[Any]) -> Iterator[Any]:
     """Yields the outputs of a network; those of a list or tuple among them one by one."""
-    parts: Iterable[Any] = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
-    for part in parts if outputs is not None else ():
+    for part in parts:
         if isinstance(part, (list, tuple)):
             yield from _flat(part)
         elif part is not None:

@@ -35,6 +35,7 @@ Exit codes: 0 all ranks have done it, or with --wait 0 it was asked for; 1 a
 rank has refused it, or has not answered, or there is no room for it; 2 a
 mistake in the arguments.
 """
+_ACTIONS: Final = ("checkpoint", "incident", "flush", "stop", "reset")
 _SPAN: Final = re.compile(r"([1-9]\d{0,14})\s*steps?", re.ASCII)
 
 
@@ -99,8 +100,7 @@ def _wait(text: str) -> options.Decorator:
 )
 @options.flag(
     "--incident",
-    "Write the last batches to incidents/ of the record directory, if SummaryCollector(incident=...) "
-    "keeps them.",
+    "Write the last batches to incidents/ of the record directory, if the training keeps them.",
 )
 @options.flag("--flush", "Write all records and the lineage to the files.")
 @options.option(
