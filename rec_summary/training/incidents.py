@@ -1,7 +1,8 @@
 """The batches that broke a training: the last ones are kept, and written when something happens.
 
-The training thread keeps references to the Tensors of each batch. It looks at the loss of a step
-one step later, when it is computed: it never waits. Another thread reads the Tensors and writes.
+The training thread keeps references to the Tensors of each batch. It looks at losses when a later
+step has ended, so that it never waits, and at several at once: the first read of a Tensor takes ten
+times as long as the next ones. Another thread reads the batches and writes them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from rec_summary.training.tensors import as_array, as_number
 INCIDENT: Final = "incident"
 """The kind of a note that says where an incident was written, and of all failures."""
 
-_SAMPLED: Final = 15  # batches without a measure of their size
+_TOGETHER: Final = 16  # losses that are judged at once
+_LATE_SECS: Final = 0.05  # the longest time until then, where a step takes less
 _PAST: Final = 512  # losses
 _LEAST_PAST: Final = 128
 _EVERY: Final = 64  # losses from one look at the past to the next
@@ -157,62 +159,69 @@ class Incidents:
         self._kept: collections.deque[_Batch] = collections.deque()
         self._nbytes = 0
         self._measured = self._unmeasured = 0  # bytes of a batch; batches until the next one
-        self._last: tuple[int, Any] | None = None  # the last step and its loss, not yet judged
+        self._losses: list[tuple[int, Any]] = []  # with their steps; not yet judged
+        self._judged = 0.0  # when, in monotonic seconds
         self._past = _Past(options.loss_z)
         self._broken = dict.fromkeys((_LOSS, _GRADIENTS), False)  # is not finite at this time
         self._taken: dict[str, int] = {}  # the last step of each reason
         self._queue: TaskQueue | None = None
 
     def add(self, step: int, inputs: Any, outputs: Any) -> None:
-        """Keeps the batch of a step that has ended, and judges the loss of the one before.
+        """Keeps the batch of a step that has ended, and judges earlier losses.
 
         Args:
             step: The step.
             inputs: Its columns, Tensors or arrays; None if they are not known.
             outputs: What the network has returned for it.
         """
-        self.judge()
         if self._is_off:
             return
+        now = time.monotonic()
+        if len(self._losses) >= _TOGETHER or now - self._judged >= _LATE_SECS:
+            self._judged = now
+            self.judge()
         columns = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
         if self._chosen is None and not self._choose(None if inputs is None else len(columns)):
             return
         assert self._chosen is not None
-        kept = self._own([columns[position] for position in self._chosen])
+        chosen = self._own([columns[position] for position in self._chosen])
         results = self._own(outputs if isinstance(outputs, (list, tuple)) else (outputs,))
-        nbytes = self._bytes_of(kept, results)
-        if results:
-            self._last = step, results[0]
-        if nbytes > self._options.most_bytes:
-            expected = f"at most most_bytes={self._options.most_bytes:,}, or fewer columns"
+        nbytes = self._bytes_of(chosen, results)
+        most = self._options.most_bytes
+        if nbytes <= most:
+            kept = self._kept
+            while len(kept) >= self._options.batches + _TOGETHER or self._nbytes + nbytes > most:
+                if self._losses and kept[0].step >= self._losses[0][0]:
+                    self.judge()
+                self._nbytes -= kept.popleft().nbytes
+            kept.append(_Batch(step, chosen, results, nbytes))
+            self._nbytes += nbytes
+        else:
+            expected = f"at most most_bytes={most:,}, or fewer columns"
             self._troubles.report(INCIDENT, three_part("the bytes of a batch", nbytes, expected))
-            return
-        self._kept.append(_Batch(step, kept, results, nbytes))
-        self._nbytes += nbytes
-        while len(self._kept) > self._options.batches or self._nbytes > self._options.most_bytes:
-            self._nbytes -= self._kept.popleft().nbytes
+        if results:
+            self._losses.append((step, results[0]))
 
     def judge(self) -> None:
-        """Looks at the loss of the last step, once; it waits for it if the step is not done."""
-        last, self._last = self._last, None
-        if last is None:
+        """Looks at all losses so far, once each; it waits for that of a step that is not done."""
+        losses, self._losses = self._losses, []
+        for step, value in losses:
+            try:
+                self._judge(step, as_number(value, "the loss"))
+            except (TypeError, ValueError) as error:  # the network returns none
+                self._troubles.report(INCIDENT, error)
+
+    def _judge(self, step: int, loss: float) -> None:
+        if math.isfinite(loss):
+            self._broken[_LOSS] = False
+            if (words := self._past.judged(loss)) is not None:
+                self._take_once(_SPIKE, step, words)
             return
-        step = last[0]
-        try:
-            loss = as_number(last[1], "the loss")
-        except (TypeError, ValueError) as error:
-            self._troubles.report(INCIDENT, error)
-            return
-        if not math.isfinite(loss):
-            # The loss of a step whose gradients were not finite is mentioned in its file.
-            is_known = self._broken[_LOSS] or self._taken.get(_GRADIENTS, -2) >= step - 1
-            self._broken[_LOSS] = True
-            if not is_known:
-                self._take_once(_LOSS, step, f"the loss is {loss}")
-            return
-        self._broken[_LOSS] = False
-        if (words := self._past.judged(loss)) is not None:
-            self._take_once(_SPIKE, step, words)
+        # Gradients that are not finite break the loss of the next step.
+        is_known = self._broken[_LOSS] or self._taken.get(_GRADIENTS, -2) >= step - 1
+        self._broken[_LOSS] = True
+        if not is_known:
+            self._take_once(_LOSS, step, f"the loss is {loss}")
 
     def add_gradients(self, step: int, share: float) -> None:
         """Looks at the gradients of the last step.
@@ -221,6 +230,8 @@ class Incidents:
             step: The step.
             share: The share of their elements that is not finite.
         """
+        if share > 0:
+            self.judge()
         is_known = self._broken[_GRADIENTS] or self._broken[_LOSS]
         self._broken[_GRADIENTS] = share > 0
         if share > 0 and not is_known:
@@ -240,7 +251,8 @@ class Incidents:
         if queue is not None:
             queue.close()
         self._kept.clear()
-        self._nbytes, self._last, self._is_off = 0, None, True
+        self._losses.clear()
+        self._nbytes, self._is_off = 0, True
 
     def _own(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Returns values that never change: Tensors on the host as they are, else copies."""
@@ -256,7 +268,7 @@ class Incidents:
         # A Tensor takes as long to say its size as all the rest.
         self._unmeasured -= 1
         if self._unmeasured < 0 or self._measured > self._options.most_bytes >> 8:
-            self._unmeasured = _SAMPLED
+            self._unmeasured = _TOGETHER - 1
             self._measured = sum([value.nbytes for part in values for value in part])
         return self._measured
 
@@ -267,20 +279,21 @@ class Incidents:
                 self._take(step, reason)
 
     def _take(self, step: int, reason: str) -> None:
-        """Queues what is kept; raises ValueError if there is nothing, or no room for it."""
+        """Queues the batches up to a step; raises ValueError without any, or without room."""
+        batches = [batch for batch in self._kept if batch.step <= step][-self._options.batches :]
+        nbytes = sum(batch.nbytes for batch in batches)
         expected = "at least one batch: it needs a step, without data sink"
-        check_that(self._kept, "an incident", verbatim("no batch"), expected)
-        expected = (
-            f"at most the rest of budget_bytes, {max(self._room, 0):,}: move older files away"
-        )
-        check_that(self._nbytes <= self._room, "the bytes of an incident", self._nbytes, expected)
-        self._queued += self._nbytes
+        check_that(batches, "an incident", verbatim("no batch"), expected)
+        room = max(self._room - self._queued + self._unused, 0)
+        expected = f"at most {room:,}, the rest of budget_bytes: move older files away"
+        check_that(nbytes <= room, "the bytes of an incident", nbytes, expected)
+        self._queued += nbytes
         if self._queue is None:
             # What waits takes memory, and a training waits for no disk.
             limits = Limits(tasks=1, nbytes=self._options.most_bytes, block_secs=0)
             self._queue = TaskQueue(self._troubles, limits, take=self._recorder.write)
-        run = functools.partial(self._write, [*self._kept], self._nbytes, step, reason, time.time())
-        self._queue.put(Task(INCIDENT, run, self._nbytes))
+        run = functools.partial(self._write, batches, nbytes, step, reason, time.time())
+        self._queue.put(Task(INCIDENT, run, nbytes))
 
     def _choose(self, count: int | None) -> bool:
         """Finds the positions of the columns; returns whether all that are named exist."""
