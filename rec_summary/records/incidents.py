@@ -33,6 +33,8 @@ from rec_summary.records.files import (
 
 FOLDER: Final = "incidents"
 
+_read_array: Any = np.lib.format.read_array
+_write_array: Any = np.lib.format.write_array
 _NAME: Final = re.compile(r"rank_\d+_step_\d+\.npz", re.ASCII)
 _MEMBER: Final = re.compile(r"batch_(\d{1,9})/(input|output)_(\d{1,9})", re.ASCII)
 _FACTS: Final = ("reason", "version", "wall_time", "step", "columns", "hashed", "steps", "losses")
@@ -96,7 +98,7 @@ def write_incident(incident: RecordedIncident) -> int:
 
     Raises:
         OSError: It cannot be written.
-        TypeError: An array holds objects.
+        ValueError: An array holds objects.
     """
     names = {name: None for batch in incident.batches for name in batch.inputs}
     numbers = {name: number for number, name in enumerate(names)}
@@ -115,11 +117,13 @@ def write_incident(incident: RecordedIncident) -> int:
             arrays[f"batch_{number}/input_{numbers[name]}"] = array
         for place, array in enumerate(batch.outputs):
             arrays[f"batch_{number}/output_{place}"] = array
-    if any(array.dtype.hasobject for array in arrays.values()):
-        raise TypeError(three_part("an array", verbatim("objects"), "numbers or texts"))
     make_directory(os.path.dirname(incident.path))
     with write_atomically(incident.path, FILE_MODE) as file:
-        np.savez(file, **arrays)
+        # Not `np.savez`, which leaves an open archive behind where the disk is full.
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    _write_array(member, array, allow_pickle=False)
         return file.tell()
 
 
@@ -184,8 +188,7 @@ def _arrays(file: Any) -> dict[str, Array]:
         check_that(total <= size, "the size of its arrays", total, f"at most {size:,} bytes")
         for member in members:
             with archive.open(member) as data:
-                read = np.lib.format.read_array
-                array = read(data, allow_pickle=False)  # type: ignore[no-untyped-call]
+                array = _read_array(data, allow_pickle=False)
             arrays[member.filename.removesuffix(".npy")] = array
     return arrays
 

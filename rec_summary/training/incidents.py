@@ -72,9 +72,9 @@ class Incident:
     collector keeps and writes nothing.
 
     Attributes:
-        batches: The number of batches.
-        most_bytes: The most bytes that they take in memory; the oldest are dropped. While a file is
-            written, what it has takes memory until then.
+        batches: The number of batches that are written; at most 16 more are in memory.
+        most_bytes: The most bytes of the batches in memory; the oldest are dropped. What is being
+            written, and waits for it, takes at most twice as much besides.
         budget_bytes: The most bytes of all incident files in the record directory. Nothing is
             deleted: the first ones stay.
         columns: The columns of the data set that are kept, by name or position; None for all.
@@ -290,7 +290,7 @@ class Incidents:
         self._queued += nbytes
         if self._queue is None:
             # What waits takes memory, and a training waits for no disk.
-            limits = Limits(tasks=1, nbytes=self._options.most_bytes, block_secs=0)
+            limits = Limits(tasks=8, nbytes=2 * self._options.most_bytes, block_secs=0)
             self._queue = TaskQueue(self._troubles, limits, take=self._recorder.write)
         run = functools.partial(self._write, batches, nbytes, step, reason, time.time())
         self._queue.put(Task(INCIDENT, run, nbytes))
