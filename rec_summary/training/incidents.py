@@ -75,8 +75,8 @@ class Incident:
         batches: The number of batches that are written; at most 16 more are in memory.
         most_bytes: The most bytes of the batches in memory; the oldest are dropped. What is being
             written, and waits for it, takes at most twice as much besides.
-        budget_bytes: The most bytes of all incident files in the record directory. Nothing is
-            deleted: the first ones stay.
+        budget_bytes: The most bytes of all incident files in the record directory: those that are
+            there when training begins, and those of this rank. Nothing is deleted.
         columns: The columns of the data set that are kept, by name or position; None for all.
         hashed: The columns of which only hashes are written, by name or position: equal values of
             a training have equal hashes. The key is random and is stored nowhere.
