@@ -1,7 +1,7 @@
 """The batches that broke a training: the last ones are kept, and written when something happens.
 
 The training thread keeps references to the Tensors of each batch. It looks at losses when a later
-step has ended, so that it never waits, and at several at once: the first read of a Tensor takes ten
+step has ended, so that it never waits. It reads and drops several at once: the first one takes ten
 times as long as the next ones. Another thread reads the batches and writes them.
 """
 
@@ -180,6 +180,8 @@ class Incidents:
         if len(self._losses) >= _TOGETHER or now - self._judged >= _LATE_SECS:
             self._judged = now
             self.judge()
+            while len(self._kept) > self._options.batches:
+                self._drop()
         columns = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
         if self._chosen is None and not self._choose(None if inputs is None else len(columns)):
             return
@@ -189,12 +191,11 @@ class Incidents:
         nbytes = self._bytes_of(chosen, results)
         most = self._options.most_bytes
         if nbytes <= most:
-            kept = self._kept
-            while len(kept) >= self._options.batches + _TOGETHER or self._nbytes + nbytes > most:
-                if self._losses and kept[0].step >= self._losses[0][0]:
+            while self._nbytes + nbytes > most:
+                if self._losses and self._kept[0].step >= self._losses[0][0]:
                     self.judge()
-                self._nbytes -= kept.popleft().nbytes
-            kept.append(_Batch(step, chosen, results, nbytes))
+                self._drop()
+            self._kept.append(_Batch(step, chosen, results, nbytes))
             self._nbytes += nbytes
         else:
             expected = f"at most most_bytes={most:,}, or fewer columns"
@@ -253,6 +254,9 @@ class Incidents:
         self._kept.clear()
         self._losses.clear()
         self._nbytes, self._is_off = 0, True
+
+    def _drop(self) -> None:
+        self._nbytes -= self._kept.popleft().nbytes
 
     def _own(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Returns values that never change: Tensors on the host as they are, else copies."""
