@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from rec_summary.landscape.summary_landscape import SummaryLandscape
     from rec_summary.metrics.quality.gate import Gate
+    from rec_summary.records.incidents import load_incident
     from rec_summary.records.writing.retention import Retention
     from rec_summary.records.writing.run_writer import Durability
     from rec_summary.series.options import ExportOptions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rec_summary.tables.frames import load
     from rec_summary.tensorboard.event_files.export import export_tensorboard, follow_tensorboard
     from rec_summary.training.collector.collector import SummaryCollector
+    from rec_summary.training.incidents import Incident
     from rec_summary.training.online.rec_model import RecModel
     from rec_summary.training.online.train_step import TrainStep
     from rec_summary.training.probes.gradient_metrics import GradientMetrics
@@ -50,6 +52,7 @@ __all__ = [
     "GradientMetrics",
     "GradientProbe",
     "Importance",
+    "Incident",
     "RecModel",
     "RecommenderMetrics",
     "Retention",
@@ -64,6 +67,7 @@ __all__ = [
     "export_tensorboard",
     "follow_tensorboard",
     "load",
+    "load_incident",
     "probe",
 ]
 
@@ -76,6 +80,7 @@ _HOME: Final = {
     "GradientMetrics": "rec_summary.training.probes.gradient_metrics",
     "GradientProbe": "rec_summary.training.probes.gradient_probe",
     "Importance": "rec_summary.training.recommender.importance",
+    "Incident": "rec_summary.training.incidents",
     "RecModel": "rec_summary.training.online.rec_model",
     "Advanced": "rec_summary.training.recommender.config",
     "RecommenderMetrics": "rec_summary.training.recommender.config",
@@ -90,6 +95,7 @@ _HOME: Final = {
     "export_tensorboard": "rec_summary.tensorboard.event_files.export",
     "follow_tensorboard": "rec_summary.tensorboard.event_files.export",
     "load": "rec_summary.tables.frames",
+    "load_incident": "rec_summary.records.incidents",
     "probe": "rec_summary.training.probes.probe",
 }
 

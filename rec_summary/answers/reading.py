@@ -108,10 +108,10 @@ def _step_of(
 
 
 def _events(run: Run, report: Report) -> Iterator[Event]:
-    """Yields starts after the first one, other data, notes, and what was done from outside."""
+    """Yields later starts, other data, notes, incidents, and what was done from outside."""
     for note in lineage_of(run, report).notes:
         words = f"{note.author}: {note.text}" if note.author else note.text
-        kind = NOTE if note.kind == NOTE else "control"
+        kind = note.kind if note.kind in (NOTE, "incident") else "control"
         yield Event(kind, note.step, note.wall_time, words)
     if not run.ranks:
         return

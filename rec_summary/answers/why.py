@@ -98,7 +98,7 @@ class Event:
     """Something that was done or said around the onset.
 
     Attributes:
-        kind: `restart`, `note`, `control`, `data` or `alert`.
+        kind: `restart`, `note`, `control`, `incident`, `data` or `alert`.
         step: The step.
         wall_time: Seconds since the epoch.
         text: What was done or said.

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from rec_summary.errors import DestinationError, os_errors_as, three_part, verbatim
+from rec_summary.records.incidents import FOLDER
 from rec_summary.records.remote import (
     DESTINATION,
     SOURCE,
@@ -21,14 +22,14 @@ from rec_summary.tensorboard.event_files.logdir import EVENTS, is_foreign
 
 
 def fetch_tree(url: Url, directory: str, progress: Progress) -> None:
-    """Copies all files below a URL to a local directory.
+    """Copies all files below a URL to a local directory, but no incidents: those are users' data.
 
     Raises:
         NotFoundError: There are none.
         SourceError: They cannot be read.
         DestinationError: They cannot be written.
     """
-    entries = list_tree(url)
+    entries = [each for each in list_tree(url) if FOLDER not in each.url.below.split("/")[:-1]]
     if not entries:
         raise NotFoundError(three_part(SOURCE, url, "a URL of a directory with files in it"))
     done, total = 0, sum(entry.size for entry in entries)

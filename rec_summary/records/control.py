@@ -32,7 +32,7 @@ _LOCK_SECS: Final = 10.0
 Line = Annotated[str, Meta(max_length=1000)]
 Key = Annotated[str, Meta(min_length=1, max_length=200)]
 Value = Line | bool | int | float | None
-Action = Literal["checkpoint", "flush", "stop", "reset"]
+Action = Literal["checkpoint", "incident", "flush", "stop", "reset"]
 
 FileVersion = tuple[int, int, int, int]
 """What changes with a file: its inode, its size, and the times of its content and its status."""

@@ -32,6 +32,7 @@ def memory() -> Iterator[Any]:
     fs.store.clear()
     fs.pipe_file(f"/runs/a/{RECORD}", b"record")
     fs.pipe_file("/runs/a/ckpt_dir/one.ckpt", b"checkpoint")
+    fs.pipe_file("/runs/a/incidents/rank_0_step_1.npz", b"data of users")
     yield fs
     fs.store.clear()
 

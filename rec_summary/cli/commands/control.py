@@ -35,6 +35,7 @@ Exit codes: 0 all ranks have done it, or with --wait 0 it was asked for; 1 a
 rank has refused it, or has not answered, or there is no room for it; 2 a
 mistake in the arguments.
 """
+_ACTIONS: Final = ("checkpoint", "incident", "flush", "stop", "reset")
 _SPAN: Final = re.compile(r"([1-9]\d{0,14})\s*steps?", re.ASCII)
 
 
@@ -97,6 +98,10 @@ def _wait(text: str) -> options.Decorator:
     "Save a checkpoint of the network in checkpoints/ of the record directory.",
     ("now",),
 )
+@options.flag(
+    "--incident",
+    "Write the last batches to incidents/ of the record directory, if the training keeps them.",
+)
 @options.flag("--flush", "Write all records and the lineage to the files.")
 @options.option(
     "--lineage KEY=VALUE",
@@ -133,7 +138,9 @@ def control(
     for name in ("histograms", "tensors"):
         compiled(chosen[name] or "", f"--{name}")
     run, recorded = run_of(source)
-    actions = tuple(name for name in ("checkpoint", "flush", "stop", "reset") if chosen.pop(name))
+    actions = tuple(
+        name for name in ("checkpoint", "incident", "flush", "stop", "reset") if chosen.pop(name)
+    )
     settings = {name: value for name, value in chosen.items() if value is not None}
     if "gradients" in settings:
         settings["gradients"] = settings["gradients"] == "on"

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mindspore import Tensor
 from mindspore.train import Callback
 
 from rec_summary._pb.lineage_pb2 import RunState
@@ -39,6 +40,7 @@ from rec_summary.training.collector.settings import network_settings, training_s
 from rec_summary.training.collector.snapshots import metric_values
 from rec_summary.training.collector.train_run import TrainRun
 from rec_summary.training.graphs import dataset_graph, graph_record
+from rec_summary.training.incidents import INCIDENT, Incident, Incidents
 from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
 from rec_summary.training.lineage import lineage
 from rec_summary.training.lineage.custom import (
@@ -47,10 +49,10 @@ from rec_summary.training.lineage.custom import (
     with_environment,
 )
 from rec_summary.training.npy_export import check_export_options
-from rec_summary.training.probes.gradient_metrics import GradientMetrics
+from rec_summary.training.probes.gradient_metrics import GradientMetrics, not_finite_share
 from rec_summary.training.process.ending import this_environment
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.step_reader import StepReader
+from rec_summary.training.recommender.step_reader import StepReader, column_names
 from rec_summary.training.recommender.tables import network_tables
 from rec_summary.training.recorder import RecorderOptions
 from rec_summary.training.run_directory import (
@@ -68,6 +70,7 @@ from rec_summary.training.run_directory import (
 )
 from rec_summary.training.session.session import Session
 from rec_summary.training.step_view import StepView
+from rec_summary.training.tensors import is_on_cpu
 
 logger = logging.getLogger("rec_summary.training")
 
@@ -135,6 +138,7 @@ class SummaryCollector(Callback):
         recommender: RecommenderMetrics | None = None,
         latest_good: Gate | None = None,
         gradients: GradientMetrics | None = None,
+        incident: Incident | None = None,
         run_directory: str = SIBLING,
         control: bool = True,
     ) -> None:
@@ -182,6 +186,8 @@ class SummaryCollector(Callback):
                 rank 0, and needs a task with `served`. None for no link.
             gradients: Norms of gradients, updates and the optimizer's states, and gradients that
                 are not finite. None for none.
+            incident: The last batches are kept, and written when the loss or a gradient breaks.
+                None for not: they are data of users.
             run_directory: Where a training records. `"sibling"`: in `summary_dir`; if that holds
                 the records of another training, beside it, in `<summary_dir>-2` and so on.
                 `"same"`: in `summary_dir` in any case; you say that this training continues the
@@ -217,6 +223,7 @@ class SummaryCollector(Callback):
             collect_freq=check_int("collect_freq", collect_freq),
             collect_tensor_freq=check_int_or_none("collect_tensor_freq", collect_tensor_freq),
             gradients=check_optional("gradients", gradients, GradientMetrics),
+            incident=check_optional("incident", incident, Incident),
         )
         importance = None if recommender is None else recommender.importance
         predict = None if importance is None else importance.predict
@@ -294,6 +301,12 @@ class SummaryCollector(Callback):
         )
         choice = self._begin(view, environment, run)
         self._run = run
+        if options.incident is not None:
+            with self._troubles.attempt(INCIDENT):
+                names = column_names(view.get("train_dataset"))
+                lasting = Tensor if is_on_cpu() else None
+                who = environment.rank, self._recorder, self._troubles
+                run.incidents = Incidents(options.incident, names, lasting, *who)
         session.begin(run)
         metrics = session.recommender
         if metrics is not None:
@@ -341,6 +354,10 @@ class SummaryCollector(Callback):
         step = run.end_step(view)
         if run.is_first_step and step <= self._recorded_step and session.rank == 0:
             announce_superseded(self.summary_dir, step, self._recorded_step)
+        incidents = run.incidents
+        if incidents is not None:
+            with self._troubles.attempt(INCIDENT):
+                incidents.add(step, view.get("train_dataset_element"), view.outputs)
         session.apply_requests(is_first=run.is_first_step)
         if run.is_first_step and self._options.collect.graph:
             with self._troubles.attempt("graph"):
@@ -349,6 +366,8 @@ class SummaryCollector(Callback):
         session.end_step(view, step)
         if values:
             self._recorder.write_step(step, values)
+            if incidents is not None and (share := not_finite_share(values)) is not None:
+                incidents.add_gradients(step, share)
             self._health.add_snapshot(time.monotonic() - begun)
         if self._checkpoints is not None:
             with self._troubles.attempt("landscape checkpoint"):
@@ -454,10 +473,14 @@ class SummaryCollector(Callback):
         """Writes the last lineage of a run, with its status."""
         run, self._run = self._run, None
         if run is not None:
+            with self._troubles.attempt(INCIDENT):
+                run.end_incidents()
             try:
                 self._session.finish(error)
             finally:
                 run.snapshots.close()
+                if run.incidents is not None:
+                    run.incidents.close()
             self._record_health()
 
     def _record_health(self) -> None:

@@ -20,6 +20,7 @@ from rec_summary.checks import (
     check_pattern,
     check_that,
 )
+from rec_summary.training.incidents import Incident
 from rec_summary.training.landscape.options import LandscapeOptions, check_landscape
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
 from rec_summary.training.session.options import SessionOptions
@@ -81,6 +82,7 @@ class CollectorOptions(SessionOptions):
         histograms: Matched against the start of the names of parameters that get a histogram; the
             number of the optimizer's first parameters, or None for none.
         gradients: What is measured of gradients and updates; None for nothing.
+        incident: What is kept of the last batches; None for nothing.
         tensors: Found in the names of parameters and tensors that are recorded whole; None for
             none. Only a request from outside sets it.
     """
@@ -92,6 +94,7 @@ class CollectorOptions(SessionOptions):
     collect_tensor_freq: int | None
     histograms: re.Pattern[str] | int | None
     gradients: GradientMetrics | None
+    incident: Incident | None = None
     tensors: re.Pattern[str] | None = None
 
     def changed(self, settings: Mapping[str, Any]) -> CollectorOptions:

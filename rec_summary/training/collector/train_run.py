@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
-from rec_summary.checks import valid_unicode
+from rec_summary.checks import check_that, valid_unicode
 from rec_summary.records.checkpoints.saved import SAVED, name_of
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
 from rec_summary.records.reading.totals import Totals
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.collector.snapshots import Snapshots
+from rec_summary.training.incidents import Incidents
 from rec_summary.training.landscape.checkpoints import save_atomically
 from rec_summary.training.lineage.lineage import describe_dataset, train_lineage
 from rec_summary.training.lineage.optimizers import find_optimizers
@@ -76,6 +77,7 @@ class TrainRun:
         snapshots: Reads the values of its steps.
         optimizers: Its optimizers.
         data: Its data set.
+        incidents: The last batches; None if none are kept.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class TrainRun:
         self._directory = directory
         self._options = options
         self._troubles = troubles
+        self.incidents: Incidents | None = None
         self.optimizers: list[Any] = []
         with troubles.attempt("optimizers"):
             self.optimizers = find_optimizers(view)
@@ -252,6 +255,26 @@ class TrainRun:
         """
         rank, step = self._environment.rank, self.progress.step
         save_checkpoint(self.view.network, self._directory(), rank, step)
+
+    def incident(self) -> None:
+        """Writes the last batches.
+
+        Raises:
+            ValueError: None are kept, or there is no room for them.
+        """
+        expected = "a training with SummaryCollector(incident=Incident())"
+        check_that(self.incidents, "a request", "incident", expected)
+        assert self.incidents is not None
+        self.incidents.ask()
+
+    def end_incidents(self) -> None:
+        """Judges the last step, also one that another callback has ended with an error."""
+        if self.incidents is not None:
+            view, step = self.view, self._offset + self.view.step
+            # After an error in the network, the outputs are those of the step before.
+            if step > self.progress.step and view.outputs is not self._outputs:
+                self.incidents.add(step, view.get("train_dataset_element"), view.outputs)
+            self.incidents.judge()
 
     def unmatched(self, settings: Mapping[str, Any]) -> str:
         """Returns which patterns match no parameter, as text after an answer."""

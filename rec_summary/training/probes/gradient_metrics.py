@@ -35,6 +35,7 @@ from rec_summary.training.tensors import as_array, as_number
 from rec_summary.values.summary import SCALAR, SummaryValue
 
 _PREFIX: Final = "gradients/"
+_SHARE: Final = "not_finite_share"
 _MOST_GROUPS: Final = 16
 _MOST_IDLE: Final = 1000  # steps without an update; far more than gradients are accumulated
 _MOST_LAYERS: Final = 10  # named in a report
@@ -235,7 +236,7 @@ class GradientReader:
         return np.concatenate(present).astype(np.float64)
 
     def _not_finite(self, counts: Array) -> Iterator[tuple[str, float]]:
-        yield "not_finite_share", float(counts.sum() / self._sizes.sum())
+        yield _SHARE, float(counts.sum() / self._sizes.sum())
         if not counts.any():
             self._finite_at = self._step
             return
@@ -247,7 +248,12 @@ class GradientReader:
         text = f"step {self._step}, share of each layer: {named}{more}; all were finite at {before}"
         self._troubles.report("gradients are not finite", text)
         for name, share in layers[:_MOST_LAYERS]:
-            yield f"not_finite_share/{name}", float(share)
+            yield f"{_SHARE}/{name}", float(share)
+
+
+def not_finite_share(values: Iterable[SummaryValue]) -> float | None:
+    """Returns which share of the gradients of a step is not finite; None if it was not measured."""
+    return next((value.content for value in values if value.tag == _PREFIX + _SHARE), None)
 
 
 def _norm(half_squares: Array) -> float:

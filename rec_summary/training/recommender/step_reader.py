@@ -45,7 +45,7 @@ class StepReader:
         """
         self._on_host = is_on_cpu()
         self._places = roles.places
-        self._columns = {name: n for n, name in enumerate(_column_names(view.get("train_dataset")))}
+        self._columns = {name: n for n, name in enumerate(column_names(view.get("train_dataset")))}
         self._troubles = troubles
         self._forward: Forward | None = None
         self._passed = roles.passed
@@ -133,7 +133,7 @@ class StepReader:
         return value
 
 
-def _column_names(dataset: Any) -> list[str]:
+def column_names(dataset: Any) -> list[str]:
     """Returns the names of a data set's columns; none if they are not available."""
     try:
         return [str(name) for name in dataset.get_col_names()]

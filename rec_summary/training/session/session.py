@@ -84,6 +84,9 @@ class Training(Protocol):
             ValueError: It cannot do that.
         """
 
+    def incident(self) -> None:
+        """Writes the last batches; raises ValueError if it cannot do that."""
+
     def unmatched(self, settings: Mapping[str, Any]) -> str:
         """Returns which new settings match nothing, as text after an answer."""
 
@@ -306,6 +309,8 @@ class Session:
                 self.write_lineage(custom_lineage(request.lineage))
             if "checkpoint" in request.actions:
                 self._training.checkpoint()
+            if "incident" in request.actions:
+                self._training.incident()
         except Exception as error:  # noqa: BLE001  # training continues
             self.troubles.report("control", error)
             refusal = f"{type(error).__name__}: {error}"

@@ -121,6 +121,15 @@ class Loop:
         expected = "stop, flush, a note or lineage: a loop of your own saves its checkpoints"
         raise ValueError(three_part("a request", "checkpoint", expected))
 
+    def incident(self) -> None:
+        """Refuses: the loop has the batches.
+
+        Raises:
+            ValueError: Always.
+        """
+        expected = "a training with SummaryCollector(incident=Incident()): a loop has its batches"
+        raise ValueError(three_part("a request", "incident", expected))
+
     def unmatched(self, settings: Mapping[str, Any]) -> str:
         """Returns nothing: there are no settings."""
         return ""

@@ -10,6 +10,12 @@ from pathlib import Path
 import numpy as np
 from rich.filesize import decimal
 
+from rec_summary.records.incidents import (
+    IncidentBatch,
+    RecordedIncident,
+    incident_path,
+    write_incident,
+)
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
@@ -73,6 +79,31 @@ def test_what_was_repaired_is_sound(three_runs: Path, damaged: Path, tmp_path: P
     again = run("repair", three_runs, tmp_path / "copy")
     assert again.returncode == 2
     assert "an empty directory, or one that does not exist" in flat(again.stderr)
+
+
+def test_no_command_copies_incidents(three_runs: Path, tmp_path: Path) -> None:
+    for run_folder in three_runs.iterdir():
+        for path in run_folder.iterdir():
+            os.utime(path, (START, START))
+        path = incident_path(str(run_folder), 0, 3)
+        batch = IncidentBatch(3, {"user": np.array([123456789])}, (), 0.5)
+        write_incident(RecordedIncident(path, 3, "asked for", (batch,)))
+    copies = {
+        "repaired": ("repair", three_runs, tmp_path / "repaired"),
+        "small": ("compact", three_runs, "--total-bytes", 100_000, "--output", tmp_path / "small"),
+        "exported": ("export", three_runs, tmp_path / "exported"),
+        "tables": ("export", three_runs, tmp_path / "tables", "--format", "csv"),
+    }
+    for name, words in copies.items():
+        done = run(*words)
+        assert done.returncode == 0, done.stderr
+        assert any(path.is_file() for path in (tmp_path / name).rglob("*"))
+        assert not [*(tmp_path / name).rglob("*incident*"), *(tmp_path / name).rglob("*.npz")]
+    assert len([*three_runs.glob("*/incidents/*.npz")]) == 3
+    for command in ("verify", "inspect", "lineage"):
+        done = run(command, three_runs)
+        assert done.returncode == 0
+        assert "npz" not in done.stdout + done.stderr
 
 
 def test_compact_keeps_the_history_in_fewer_bytes(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("mindspore")
 from mindspore import nn
 from mindspore.train import Callback
 
-from rec_summary import RecModel, SummaryCollector
+from rec_summary import Incident, RecModel, SummaryCollector, load_incident
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.records.control import NAME, Request, add_request, new_identity
 from rec_summary.records.failures import Troubles
@@ -412,6 +412,27 @@ def test_a_checkpoint_that_fails_is_not_reported_as_saved(tmp_path: Path) -> Non
     assert answer.text.endswith("; the settings are in force; training goes on")
     assert collector.troubles["control"] == 1
     assert statuses(tmp_path)[-1] == "FINISHED"
+
+
+def test_the_last_batches_are_written_if_they_are_kept(tmp_path: Path) -> None:
+    for name, options in (("kept", {"incident": Incident(batches=2)}), ("not kept", {})):
+        folder = tmp_path / name
+        folder.mkdir()
+        collector = SummaryCollector(folder, **options)
+        asks = Asks(folder, collector, 5, actions=("incident",))
+        click_model().train(1, bounded(9), callbacks=[asks, collector], dataset_sink_mode=False)
+    incident = load_incident(tmp_path / "kept")
+    assert (incident.step, incident.reason) == (5, "asked for")
+    assert [batch.step for batch in incident.batches] == [4, 5]
+    notes = {note.kind: note.text for note in lineage(tmp_path / "kept", "note")}
+    written = "asked for: incidents/rank_0_step_5.npz"
+    assert notes == {"control": "incident", "incident": written}
+    assert not (folder / "incidents").exists()
+    [answer] = lineage(folder, "note")
+    assert answer.text == (
+        "refused: ValueError: a request is invalid. Received: 'incident'. Expected: a training "
+        "with SummaryCollector(incident=Incident())."
+    )
 
 
 def test_an_answer_comes_after_the_lineage_that_it_is_about(tmp_path: Path) -> None:

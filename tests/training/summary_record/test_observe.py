@@ -352,14 +352,13 @@ def test_waiting_for_data_is_measured_where_the_loop_reads_through_batches(tmp_p
     assert scalars(tmp_path / "unknown", tag) == {}
 
 
-def test_a_request_that_a_loop_cannot_fulfil_raises_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("action", ["checkpoint", "incident"])
+def test_a_request_that_a_loop_cannot_fulfil_raises_nothing(tmp_path: Path, action: Any) -> None:
     with SummaryRecord(tmp_path, recommender=CLICKS, raise_exception=True) as record:
         record.record(1)
         record.observe(score=np.array([0.2, 0.7]), click=np.array([0, 1]))
         record.observe(score=np.ones(1), click=np.ones(2))  # is counted
-        add_request(
-            str(tmp_path), Request(id="0" * 16, author="me", time=1.0, actions=["checkpoint"])
-        )
+        add_request(str(tmp_path), Request(id="0" * 16, author="me", time=1.0, actions=[action]))
         for step in range(2, 1000):
             assert record.record(step)
             if "control" in record.troubles:
