@@ -43,6 +43,7 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
             Contestant("step", five_ms, {"steps": long}),
             Contestant("observe", observed, {"times": times}),
             Contestant("passes", passes, {"steps": long}),
+            Contestant("incident", kept, {"times": times}),
         ],
         settings,
     )
@@ -63,7 +64,9 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
         f"{_COLUMNS} columns of {_BATCH:,} examples in a loop of NumPy, without MindSpore, in turn "
         f"with a copy of them, {times} times; the median of each. Importance: a network of "
         f"{_COLUMNS} tables in graph mode, batches of {_BATCH:,}, {long:,} steps, passes as often "
-        "as the default budget allows; the share is of the time after the compilation."
+        "as the default budget allows; the share is of the time after the compilation. Incident: "
+        f"{_COLUMNS} columns and three outputs of {_BATCH:,} examples, new Tensors in each of "
+        f"{times} steps; with the time in which the oldest batches are released."
     )
     rows = []
     for name, *_ in windows:
@@ -88,6 +91,8 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
     rows.append(Row("importance: a pass", "ms", column(rounds, "passes", "pass")))
     every = column(rounds, "passes", "every")
     rows.append(Row(f"importance: steps from pass to pass, {_COLUMNS} features", "", every))
+    for each in ("mean", "median"):
+        rows.append(Row(f"incident: a step, {each}", "µs", column(rounds, "incident", each)))
     what = ("hook, median", "hook, p99", "hook, largest", "hook CPU, mean", "writer CPU")
     rows += [Row(f"large batch: {each}", "ms", column(rounds, "batch", each)) for each in what]
     return setting, rows
@@ -242,6 +247,35 @@ def passes(work: str, steps: int) -> dict[str, float]:
         "pass": 1000 * statistics.median(made or [0.0]) / (1 + _PASSES),
         "every": steps / visits * _COLUMNS / _PASSES,
     }
+
+
+def kept(work: str, times: int) -> dict[str, float]:
+    """Times what keeps the last batches."""
+    import numpy as np
+    from mindspore import Tensor
+
+    from rec_summary import Incident
+    from rec_summary.records.failures import Troubles
+    from rec_summary.training.incidents import Incidents
+    from rec_summary.training.recorder import Recorder, RecorderOptions
+
+    random, troubles = np.random.default_rng(0), Troubles()
+    recorder = Recorder(RecorderOptions(work), troubles)
+    incidents = Incidents(Incident(), [], Tensor, 0, recorder, troubles)
+    ids = random.integers(0, 1_000_000, (_COLUMNS, _BATCH))
+    scores = random.random((2, _BATCH)).astype(np.float32)
+    seconds = []
+    for step in range(1, times + 1):
+        inputs = [Tensor(column) for column in ids]
+        outputs = (Tensor(np.float32(0.5)), *map(Tensor, scores))
+        began = time.perf_counter()
+        incidents.add(step, inputs, outputs)
+        seconds.append(time.perf_counter() - began)
+        time.sleep(_STEP)
+    incidents.close()
+    if troubles.counts:
+        raise RuntimeError(f"telemetry failed: {troubles.counts}")
+    return {"mean": 1e6 * statistics.mean(seconds), "median": 1e6 * statistics.median(seconds)}
 
 
 def _scored() -> list[list[Any]]:
