@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rec_summary.landscape.summary_landscape import SummaryLandscape
-    from rec_summary.metrics.quality.gate import Gate
+    from rec_summary.metrics.slices.gate import Gate
     from rec_summary.records.incidents import load_incident
     from rec_summary.records.writing.retention import Retention
     from rec_summary.records.writing.run_writer import Durability
@@ -76,7 +76,7 @@ _HOME: Final = {
     "EmbeddingTable": "rec_summary.training.recommender.rows",
     "ExportOptions": "rec_summary.series.options",
     "Feature": "rec_summary.training.recommender.columns",
-    "Gate": "rec_summary.metrics.quality.gate",
+    "Gate": "rec_summary.metrics.slices.gate",
     "GradientMetrics": "rec_summary.training.probes.gradient_metrics",
     "GradientProbe": "rec_summary.training.probes.gradient_probe",
     "Importance": "rec_summary.training.recommender.importance",

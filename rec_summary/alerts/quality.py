@@ -9,7 +9,7 @@ from rec_summary.alerts.states import Damage
 from rec_summary.answers.reading import why_of
 from rec_summary.answers.text import lines
 from rec_summary.answers.why import SLICE, TASK, Answer, Finding
-from rec_summary.metrics.slice_report import quoted
+from rec_summary.metrics.slices.report import quoted
 from rec_summary.metrics.tags import IMPORTANCE, PREFIX
 from rec_summary.metrics.tags import SLICE as SLICE_GROUP
 from rec_summary.records.reading.runs import Run

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rec_summary.errors import ArgumentError, SourceError, three_part, verbatim
-from rec_summary.metrics.quality.gate import Gate, Part, Verdict, judge
-from rec_summary.metrics.quality.slice_sums import SERVED_EXAMPLES
+from rec_summary.metrics.slices.gate import Gate, Part, Verdict, judge
+from rec_summary.metrics.slices.sums import SERVED_EXAMPLES
 from rec_summary.records.checkpoints.saved import SAVED, list_checkpoints, newest_between
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions, Moment, Selection

@@ -9,7 +9,7 @@ import numpy as np
 
 from rec_summary.answers.scan import ALL, Change, Compare
 from rec_summary.arrays import Floats, Integers
-from rec_summary.metrics.quality.slice_sums import areas, delong
+from rec_summary.metrics.slices.sums import areas, delong
 from rec_summary.series.runs.slices import SliceHistory
 
 _FLOOR: Final = 0.003

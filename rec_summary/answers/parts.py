@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rec_summary.arrays import Flags, Floats
-from rec_summary.metrics.quality.slice_sums import CLICKS, LOSS, WEIGHT, entropy
+from rec_summary.metrics.slices.sums import CLICKS, LOSS, WEIGHT, entropy
 
 
 class Parts(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 
 from rec_summary.answers.scan import ALL, LEAST_PAST, Change, Compare
 from rec_summary.arrays import Flags, Floats, Integers
-from rec_summary.metrics.quality.slice_sums import (
+from rec_summary.metrics.slices.sums import (
     CLICK_LOSSES,
     CLICK_SQUARES,
     CLICKS,

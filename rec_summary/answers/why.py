@@ -21,13 +21,13 @@ from rec_summary.answers import orders, parts, scalars, sums
 from rec_summary.answers.scalars import Scalars, Watched
 from rec_summary.answers.scan import Compare, Onset, Scan, scan, threshold
 from rec_summary.arrays import Floats, Integers
-from rec_summary.metrics.quality.slice_sums import (
+from rec_summary.metrics.slices.states import OTHER
+from rec_summary.metrics.slices.sums import (
     EXAMPLES,
     WEIGHT,
     calibration_of,
     normalised_entropy_of,
 )
-from rec_summary.metrics.quality.slices import OTHER
 from rec_summary.series.runs.slices import SliceHistory
 
 METRICS: Final = ("auc", "ne", "calibration")

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary.arrays import Flags, Floats, Integers
-from rec_summary.metrics import slice_report, tags
+from rec_summary.metrics import tags
 from rec_summary.metrics.drift import Drift
 from rec_summary.metrics.feature_health import FeatureCounts
 from rec_summary.metrics.lists import list_quality
@@ -30,7 +30,8 @@ from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.quality.served import ServedQuality, odds_edges
-from rec_summary.metrics.quality.slices import Slices, SliceState
+from rec_summary.metrics.slices import report as slice_report
+from rec_summary.metrics.slices.states import Slices, SliceState
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tables.cardinality import TouchedRows
 from rec_summary.metrics.tables.growth import IdTurnover, RowAges, hashed_ids

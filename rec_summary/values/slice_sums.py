@@ -11,13 +11,13 @@ import numpy as np
 from rec_summary._pb.summary_pb2 import SliceSums
 from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.errors import three_part, verbatim
-from rec_summary.metrics.quality.slice_sums import (
+from rec_summary.metrics.slices.states import OTHER
+from rec_summary.metrics.slices.sums import (
     CELLS,
     FIELDS,
     SERVED_EXAMPLES,
     ColumnSums,
 )
-from rec_summary.metrics.quality.slices import OTHER
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.format import wire
 from rec_summary.values.recommender import encode_array, read_array

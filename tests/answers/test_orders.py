@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rec_summary.answers import orders, sums
-from rec_summary.metrics.quality.slice_sums import CELLS
+from rec_summary.metrics.slices.sums import CELLS
 from rec_summary.series.runs.slices import SliceHistory
 from tests.support.slice_streams import history_of, sums_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rec_summary.answers.parts import auc_parts, common, entropy_parts
-from rec_summary.metrics.quality.slice_sums import (
+from rec_summary.metrics.slices.sums import (
     CLICKS,
     EXAMPLES,
     FIELDS,

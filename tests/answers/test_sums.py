@@ -7,7 +7,7 @@ import pytest
 
 from rec_summary.answers import sums
 from rec_summary.answers.scan import Change
-from rec_summary.metrics.quality.slice_sums import FIELDS, WEIGHT, calibration_of
+from rec_summary.metrics.slices.sums import FIELDS, WEIGHT, calibration_of
 from tests.support.slice_streams import history_of, sums_of
 
 

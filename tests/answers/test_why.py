@@ -12,7 +12,7 @@ import pytest
 from rec_summary.answers.scalars import Scalars
 from rec_summary.answers.text import lines
 from rec_summary.answers.why import Answer, Event, Finding, why
-from rec_summary.metrics.quality.slice_sums import CELLS
+from rec_summary.metrics.slices.sums import CELLS
 from rec_summary.series.runs.slices import SliceHistory
 from tests.support.slice_streams import SHARES, Batch, Stream
 

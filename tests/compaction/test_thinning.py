@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.compaction.thinning import Limits, Thinner, extremes
-from rec_summary.metrics.quality.slice_sums import FIELDS
+from rec_summary.metrics.slices.sums import FIELDS
 from rec_summary.series.batch import Record
 from rec_summary.values.slice_sums import SlicedSums, decode_sums, encode_interval
 from tests.support.record_dirs import event, histo, scalar

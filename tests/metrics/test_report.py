@@ -10,7 +10,6 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from rec_summary.alerts.rules import read_rule
-from rec_summary.metrics import slice_report
 from rec_summary.metrics.feature_health import FeatureCounts
 from rec_summary.metrics.lists import list_quality
 from rec_summary.metrics.lists.choices import ChoiceQuality
@@ -24,8 +23,9 @@ from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.quality.served import ServedQuality
-from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.report import Detail, MetricValues, read, read_rows
+from rec_summary.metrics.slices import report as slice_report
+from rec_summary.metrics.slices.states import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import State, restore
 from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
 from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rec_summary import RecommenderMetrics, Slice, SummaryRecord
-from rec_summary.metrics.quality.slice_sums import FIELDS
+from rec_summary.metrics.slices.sums import FIELDS
 
 
 def draw(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS
+from rec_summary.metrics.slices.sums import CELLS, FIELDS
 from rec_summary.series.runs.slices import SliceHistory
 
 COLUMNS = {"country": 8, "language": 6, "device": 3, "hour": 24, "genre": 20}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import SliceSums, Summary
-from rec_summary.metrics.quality.slice_sums import (
+from rec_summary.metrics.slices.sums import (
     CELLS,
     FIELDS,
     LOSS_DIFFERENCES,

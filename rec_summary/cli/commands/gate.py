@@ -65,7 +65,7 @@ def gate(
     all examples were independent.
     """
     from rec_summary.answers.gate import gate_of
-    from rec_summary.metrics.quality.gate import Gate
+    from rec_summary.metrics.slices.gate import Gate
 
     asked = Gate(min_gain, no_slice_worse, task, detectable=detectable)
     chosen = choose_runs(source, runs)

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rec_summary.arrays import Floats, Integers
-from rec_summary.metrics.quality.slice_sums import (
+from rec_summary.metrics.slices.states import OTHER
+from rec_summary.metrics.slices.sums import (
     CELLS,
     FIELDS,
     SERVED_EXAMPLES,
@@ -21,7 +22,6 @@ from rec_summary.metrics.quality.slice_sums import (
     served_calibrations_of,
     served_change_of,
 )
-from rec_summary.metrics.quality.slices import OTHER
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import Selection
 from rec_summary.series.report import Report
@@ -83,7 +83,7 @@ class SliceHistory:
         wall_times: When they were recorded, in seconds since the epoch, (t,).
         values: The values; `other` has all that are not counted on their own, and the rarest ones
             of a column with many over time; `missing` the examples without a value.
-        sums: The sums of `metrics.quality.slice_sums.FIELDS`, 0 where a value has no example,
+        sums: The sums of `metrics.slices.sums.FIELDS`, 0 where a value has no example,
             (t, v, fields).
         order_steps: The steps of reports with orders, (d,).
         orders: The weights of non-clicks and of clicks by cell of the score, rising, since the

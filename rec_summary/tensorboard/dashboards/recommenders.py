@@ -13,7 +13,7 @@ from tensorboard.plugins.pr_curve import plugin_data_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part
-from rec_summary.metrics.slice_report import sum_of_weights
+from rec_summary.metrics.slices.report import sum_of_weights
 from rec_summary.records.format.limits import MOST_ENTRIES
 from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value

@@ -24,7 +24,7 @@ from rec_summary.checks import (
     check_that,
 )
 from rec_summary.metrics.directions import check_metrics
-from rec_summary.metrics.quality.gate import Gate
+from rec_summary.metrics.slices.gate import Gate
 from rec_summary.records.failures import NO_GRAPH, Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention

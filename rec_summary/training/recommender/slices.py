@@ -13,7 +13,7 @@ from rec_summary.arrays import Array
 from rec_summary.checks import check_elements, check_int, check_part_of_tag, check_that, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hashed
-from rec_summary.metrics.quality.slices import Slicing
+from rec_summary.metrics.slices.states import Slicing
 from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.metrics.tags import OF_SLICES
 from rec_summary.training.recommender.columns import Source, check_source, columns_of

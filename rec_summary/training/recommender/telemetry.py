@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.arrays import Array
-from rec_summary.metrics.quality.gate import Gate
+from rec_summary.metrics.slices.gate import Gate
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import CLOSE_SECS, TaskQueue
 from rec_summary.records.writing.record import Record, Task

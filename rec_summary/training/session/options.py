@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rec_summary.checks import check_that
-from rec_summary.metrics.quality.gate import Gate
+from rec_summary.metrics.slices.gate import Gate
 from rec_summary.training.lineage.custom import CustomValue
 from rec_summary.training.recommender.config import RecommenderMetrics, tasks_of
 from rec_summary.training.recorder import RecorderOptions

@@ -24,7 +24,7 @@ from rec_summary.checks import (
 )
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.directions import check_metrics
-from rec_summary.metrics.quality.gate import Gate
+from rec_summary.metrics.slices.gate import Gate
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
 from rec_summary.records.writing.retention import Retention

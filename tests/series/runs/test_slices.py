@@ -10,7 +10,7 @@ import pytest
 
 from rec_summary import RecommenderMetrics, Slice, SummaryRecord, load
 from rec_summary._pb.summary_pb2 import Event
-from rec_summary.metrics.quality.slice_sums import CELLS, FIELDS
+from rec_summary.metrics.slices.sums import CELLS, FIELDS
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report

@@ -17,8 +17,8 @@ from rec_summary.arrays import Array
 from rec_summary.errors import RecSummaryError
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.host import HostMeter
-from rec_summary.metrics.quality.gate import Gate
 from rec_summary.metrics.report import MetricValues, read
+from rec_summary.metrics.slices.gate import Gate
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rec_summary.metrics.quality.gate import Gate, Part, judge
-from rec_summary.metrics.quality.slice_sums import SERVED_EXAMPLES
+from rec_summary.metrics.slices.gate import Gate, Part, judge
+from rec_summary.metrics.slices.sums import SERVED_EXAMPLES
 from rec_summary.records.checkpoints.saved import (
     GOOD,
     SAVED,

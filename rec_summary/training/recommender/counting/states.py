@@ -15,7 +15,7 @@ from rec_summary.errors import three_part
 from rec_summary.metrics import report, tags
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.log_histogram import LogHistogram
-from rec_summary.metrics.quality.slices import Slicing
+from rec_summary.metrics.slices.states import Slicing
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tables.row_norms import RowNorms
 from rec_summary.metrics.tables.seen import SeenCounts

@@ -25,8 +25,8 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.served import Comparison, ServedQuality
-from rec_summary.metrics.quality.slice_sums import Moments, ValueSums
-from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
+from rec_summary.metrics.slices.states import SlicedBatch, Slices, SliceState, Slicing
+from rec_summary.metrics.slices.sums import Moments, ValueSums
 from rec_summary.metrics.state import ColumnBatch, State
 from rec_summary.metrics.windows import (
     Decayed,

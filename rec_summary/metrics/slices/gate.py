@@ -17,7 +17,7 @@ import numpy as np
 
 from rec_summary.arrays import Flags, Floats
 from rec_summary.checks import check_bool, check_int, check_that, check_type
-from rec_summary.metrics.quality.slice_sums import (
+from rec_summary.metrics.slices.sums import (
     CLICK_SQUARES,
     CLICKS,
     EXAMPLES,

@@ -19,7 +19,7 @@ from rec_summary.checks import check_int
 from rec_summary.metrics.quality.clicks import Clicks
 from rec_summary.metrics.quality.score_cells import Places
 from rec_summary.metrics.quality.served import Comparison, LossChange, loss_change
-from rec_summary.metrics.quality.slices import OTHER, SlicedBatch, Slicing, label
+from rec_summary.metrics.slices.states import OTHER, SlicedBatch, Slicing, label
 from rec_summary.metrics.state import State, Stored, to_array
 
 FIELDS: Final = (

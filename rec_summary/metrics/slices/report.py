@@ -12,8 +12,8 @@ import numpy as np
 from rec_summary.arrays import Floats
 from rec_summary.metrics.directions import costs_of
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.slice_sums import delong
-from rec_summary.metrics.quality.slices import OTHER, Slices, SliceState, label
+from rec_summary.metrics.slices.states import OTHER, Slices, SliceState, label
+from rec_summary.metrics.slices.sums import delong
 from rec_summary.metrics.tags import CHANCE_ERROR, QUALITY
 
 LEAST: Final = 100

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rec_summary import Gate
-from rec_summary.metrics.quality.gate import BETTER, NOT_WORSE, UNKNOWN, WORSE, Part, judge
+from rec_summary.metrics.slices.gate import BETTER, NOT_WORSE, UNKNOWN, WORSE, Part, judge
 from tests.support.served_scores import compared_sums, draw
 
 ENOUGH = 200_000

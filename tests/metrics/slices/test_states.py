@@ -14,8 +14,8 @@ from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
-from rec_summary.metrics.slice_report import auc_standard_error, quoted, values_of
+from rec_summary.metrics.slices.report import auc_standard_error, quoted, values_of
+from rec_summary.metrics.slices.states import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import ColumnBatch
 from rec_summary.metrics.windows import LastExamples, Lifetime, count_together
 from tests.support.laws import (

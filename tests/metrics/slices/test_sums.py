@@ -14,7 +14,9 @@ from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.served import Comparison
-from rec_summary.metrics.quality.slice_sums import (
+from rec_summary.metrics.slices.report import auc_standard_error
+from rec_summary.metrics.slices.states import Slicing
+from rec_summary.metrics.slices.sums import (
     FIELDS,
     SERVED_EXAMPLES,
     WEIGHT,
@@ -26,8 +28,6 @@ from rec_summary.metrics.quality.slice_sums import (
     calibration_of,
     normalised_entropy_of,
 )
-from rec_summary.metrics.quality.slices import Slicing
-from rec_summary.metrics.slice_report import auc_standard_error
 from rec_summary.metrics.state import restore
 
 

@@ -15,9 +15,9 @@ from rec_summary.metrics.lists.ranked_lists import RankedLists
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
-from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.report import Detail, read
-from rec_summary.metrics.slice_report import auc_standard_error
+from rec_summary.metrics.slices.report import auc_standard_error
+from rec_summary.metrics.slices.states import SlicedBatch, Slices, SliceState, Slicing
 
 SCORES = st.integers(0, 8).map(lambda eighths: eighths / 8)  # many are equal
 WEIGHTS = st.integers(0, 12).map(lambda quarters: quarters / 4)
