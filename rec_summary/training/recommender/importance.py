@@ -48,8 +48,8 @@ class Importance:
             place each: the name or the number of a column, or a pair of that and the number of a
             column of the matrix, as in ``{"weekday": ("context", 3)}``. A list of places is a
             group, which is permuted together. None for every column that the network takes.
-        budget: The share of the training time that the passes may take. Fewer are made if this is
-            not enough for `every`.
+        budget: The share of the training time that the passes of all ranks together may take. Fewer
+            are made if this is not enough for `every`.
         predict: For `SummaryRecord`: returns the predictions for a batch, from all columns that
             `observe` is called with, which are arrays by name: one array, or with several tasks
             a dict with the column of each task's predictions. It must not train, and must switch
@@ -146,17 +146,22 @@ class Batch(Protocol):
 class Passes:
     """Decides when passes are due, and makes them on the training thread."""
 
-    def __init__(self, options: Importance, predictions: Sequence[Any], tells: bool) -> None:
+    def __init__(
+        self, options: Importance, predictions: Sequence[Any], rank: int, rank_size: int
+    ) -> None:
         """Prepares.
 
         Args:
             options: The options.
             predictions: The places of the predictions.
-            tells: Whether this process informs the user.
+            rank: The rank of this process; the first one informs the user.
+            rank_size: The number of processes that train together.
         """
         self._options = options
         self._predictions = frozenset(predictions)
-        self._tells = tells
+        self._tells = rank == 0
+        # Ranks wait for each other in each step, so each pass takes the time of all of them.
+        self._budget = options.budget / max(rank_size, 1)
         self._groups: dict[str, list[tuple[Any, int | None]]] = {}
         self._has_begun = False
         self._turn: itertools.cycle[str] = itertools.cycle(())
@@ -173,7 +178,7 @@ class Passes:
         if step < self._next:
             return False
         elapsed = time.perf_counter() - self._begun
-        return self._spent + self._last <= self._options.budget * elapsed
+        return self._spent + self._last <= self._budget * elapsed
 
     def visit(self, take: Callable[[], Batch], step: int) -> Visit | None:
         """Makes passes on a batch; returns None if there is nothing to count.

@@ -138,8 +138,8 @@ class RecommenderTelemetry:
         atexit.register(self.stop)  # before the recorder closes
         self._source = source
         if self._options.importance is not None:
-            told = environment.rank == 0
-            self._passes = Passes(self._options.importance, self.roles.predictions, told)
+            ranks = environment.rank, environment.rank_size
+            self._passes = Passes(self._options.importance, self.roles.predictions, *ranks)
         self._ended = time.perf_counter()
         self._waited = 0.0
         self._is_compiled = False
