@@ -462,6 +462,8 @@ def _read_importance(
         for name in sorted(now, key=lambda name: -np.nan_to_num(now[name].main.value)):
             area, loss = now[name]
             main, past = now[name].main, before[name].main
+            if not main.passes and not past.passes:
+                continue  # it is no feature any more
             shown = map(_text, (area, loss, past, main.minus(past)))
             rows.append((name, *shown, f"{main.passes:,}"))
         values.tables[f"{tags.PREFIX}importance/table"] = [_IMPORTANCE, *rows]

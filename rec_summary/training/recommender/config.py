@@ -199,10 +199,10 @@ class RecommenderMetrics:
     k: Sequence[int] = (10,)
     hashed_ids: Sequence[str] = ()
     label_times: Source | None = None
-    importance: Importance | None = None
     advanced: Advanced = field(default_factory=Advanced)
     served: Source | None = None
     model_age: Source | None = None
+    importance: Importance | None = None
 
     def __post_init__(self) -> None:
         """Checks the options."""

@@ -12,6 +12,7 @@ from mindspore import Tensor, nn
 
 from rec_summary.arrays import Array
 from rec_summary.errors import three_part, verbatim
+from rec_summary.training.process.ending import this_environment
 from rec_summary.training.recommender.inputs import name_of
 from rec_summary.training.run_directory import inform
 from rec_summary.training.step_view import StepView
@@ -30,8 +31,9 @@ _COMPILES: Final = (
 class Forward:
     """The network in evaluation mode.
 
-    Dropout and batch statistics are off in it, and what it changes is put back: a training goes on
-    bit for bit as without it.
+    Dropout and batch statistics are off in it, and the states of random generators are put back: a
+    training goes on bit for bit as without it. That does not hold for operators with a state of
+    their own, such as `ops.standard_normal`, and for what `construct` writes to Python attributes.
     """
 
     def __init__(self, view: StepView) -> None:
@@ -55,6 +57,11 @@ class Forward:
         self._cell = _Forward(network)
         self._buffers: list[tuple[Any, Array]] | None = None
 
+    @property
+    def compiles(self) -> bool:
+        """Whether another shape of a batch costs a compilation."""
+        return bool(mindspore.get_context("mode") == mindspore.GRAPH_MODE)
+
     def __call__(self, columns: tuple[Any, ...]) -> tuple[Any, ...]:
         """Returns what the network returns for the columns of a batch.
 
@@ -64,7 +71,7 @@ class Forward:
         if self._buffers is not None:
             with self._evaluating():
                 return _as_tuple(self._cell(*columns))
-        if mindspore.get_context("mode") == mindspore.GRAPH_MODE:
+        if self.compiles and this_environment().rank == 0:
             inform(_COMPILES)
         self._buffers = [
             (parameter, parameter.asnumpy().copy())
@@ -94,7 +101,7 @@ class Forward:
     def _evaluating(self) -> Iterator[None]:
         cells = [cell for _, cell in self._cell.cells_and_names()]
         before = [(cell, cell.training, cell.phase) for cell in cells]
-        random = mindspore.get_rng_state()
+        random, numpy_random = mindspore.get_rng_state(), np.random.get_state()
         self._cell.set_train(False)
         try:
             yield
@@ -103,6 +110,7 @@ class Forward:
                 cell.add_flags(training=training)
                 cell.phase = phase
             mindspore.set_rng_state(random)
+            np.random.set_state(numpy_random)
 
 
 class NetworkBatch:
@@ -135,8 +143,9 @@ class NetworkBatch:
 
     @property
     def shapes(self) -> Any:
-        """The shapes of the columns."""
-        return [tuple(column.shape) for column in self._inputs]
+        """The shapes of the columns, in graph mode."""
+        shapes = [tuple(column.shape) for column in self._inputs]
+        return shapes if self._forward.compiles else None
 
     def find(self, place: int | str) -> int:
         """Returns the number of a column.

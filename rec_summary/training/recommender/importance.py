@@ -7,16 +7,18 @@ are. It gives the predictions; a thread for metrics does the rest.
 from __future__ import annotations
 
 import itertools
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from rec_summary.arrays import Array
 from rec_summary.checks import check_int, check_part_of_tag, check_that, check_type
 from rec_summary.errors import three_part, verbatim
+from rec_summary.metrics.tags import TABLE
 from rec_summary.training.recommender.columns import Source, check_source
 from rec_summary.training.run_directory import inform
 
@@ -28,8 +30,14 @@ _BUDGET: Final = "a number above 0, at most 1"
 _PASSES: Final = 4  # of features at a step, beside that of the whole batch
 _SLOW: Final = 1.5  # times as many steps as asked for, from which on it is said
 _LEAST_ROUNDS: Final = 4  # of passes of all features, before a user is informed
-_MOST_SKIPPED: Final = 1000  # batches of another shape, one after another
+_MOST_SKIPPED: Final = 20  # batches of another shape, one after another
+_MOST_SHAPES: Final = 3  # that the network is compiled for
 _MOST_FAILURES: Final = 3
+
+_FEATURE: Final = "a feature of importance"
+
+_Groups = dict[str, list[tuple[Any, int | None]]]
+"""By name: what the batch knows its columns by, each with a column of the matrix or None."""
 
 Predict = Callable[[dict[str, Array]], Any]
 
@@ -73,12 +81,7 @@ class Importance:
         if self.predict is not None and not callable(self.predict):
             raise TypeError(three_part("predict", self.predict, "a function of columns, or None"))
         if self.features is not None:
-            object.__setattr__(self, "features", _checked(self.features))
-
-    @property
-    def groups(self) -> dict[str, list[Source]] | None:
-        """The places of each feature; None for every column."""
-        return cast("dict[str, list[Source]] | None", self.features)
+            _checked(self.features)
 
 
 def _checked(features: Any) -> dict[str, list[Source]]:
@@ -89,6 +92,8 @@ def _checked(features: Any) -> dict[str, list[Source]]:
     groups = {}
     for name, sources in named.items():
         check_part_of_tag("a name of features of importance", name)
+        expected = "another name: the table of the features has this one"
+        check_that(name != TABLE, "a name of features of importance", name, expected)
         groups[name] = list(sources) if isinstance(sources, list) else [sources]
         what = f"features of importance[{name!r}]"
         for source in groups[name]:
@@ -106,12 +111,18 @@ class Visit(NamedTuple):
     Attributes:
         time: When, in seconds since 1970.
         base: The inputs of the metrics for the whole batch, by place.
-        permuted: Those for the batch with a permuted feature, by the name of the feature.
+        permuted: The predictions with a permuted feature, by place, by the name of the feature.
     """
 
     time: float
     base: dict[Any, Array]
     permuted: dict[str, dict[Any, Array]]
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        every = [self.base, *self.permuted.values()]
+        return sum(array.nbytes for arrays in every for array in arrays.values())
 
 
 class Batch(Protocol):
@@ -144,7 +155,11 @@ class Batch(Protocol):
 
 
 class Passes:
-    """Decides when passes are due, and makes them on the training thread."""
+    """Decides when passes are due, and makes them on the training thread.
+
+    Attributes:
+        is_over: Whether no more passes are made.
+    """
 
     def __init__(
         self, options: Importance, predictions: Sequence[Any], rank: int, rank_size: int
@@ -162,19 +177,19 @@ class Passes:
         self._tells = rank == 0
         # Ranks wait for each other in each step, so each pass takes the time of all of them.
         self._budget = options.budget / max(rank_size, 1)
-        self._groups: dict[str, list[tuple[Any, int | None]]] = {}
-        self._has_begun = False
+        self.is_over = False
+        self._groups: _Groups = {}
         self._turn: itertools.cycle[str] = itertools.cycle(())
         self._random = np.random.default_rng(0)  # not that of the training
         self._shapes: Any = None
-        self._skipped = self._failures = 0
+        self._compiled = self._skipped = self._failures = 0
         self._next = 0.0  # the step of the next passes
         self._begun, self._spent, self._last = time.perf_counter(), 0.0, 0.0
         self._first = self._made = 0  # the step of the first passes, and their number
         self._slowest = _SLOW * options.every  # steps that the user knows of
 
     def is_due(self, step: int) -> bool:
-        """Whether passes are to be made before a step."""
+        """Whether passes are to be made before a step, counted from 0 in this training."""
         if step < self._next:
             return False
         elapsed = time.perf_counter() - self._begun
@@ -190,55 +205,98 @@ class Passes:
         Raises:
             Exception: Of the network, or the options do not fit the batch.
         """
+        begun = time.perf_counter()
         try:
-            return self._visit(take(), step)
-        except Exception:
+            batch = take()
+            if batch.shapes != self._shapes or not self._groups:
+                self._adapt(batch, step)
+                return None
+            visit = self._visit(batch)
+        except Exception as error:
             self._failures += 1
-            # A wrong option stays wrong.
-            is_over = not self._groups or self._failures >= _MOST_FAILURES
-            self._next = np.inf if is_over else step + self._spacing
+            is_wrong = not self._groups and isinstance(error, (TypeError, ValueError))
+            self.is_over = is_wrong or self._failures >= _MOST_FAILURES
+            self._next = step + self._spacing
+            self._spent += time.perf_counter() - begun
             raise
-
-    def _visit(self, batch: Batch, step: int) -> Visit | None:
-        if not self._has_begun:
-            self._begin(batch, step)
-            return None
-        if batch.shapes != self._shapes:
-            self._skipped += 1
-            if self._skipped == _MOST_SKIPPED:
-                received = verbatim(f"{self._skipped:,} batches of other shapes than the first")
-                expected = "batches of one shape: another one would cost a compilation"
-                raise ValueError(three_part("batches for the importance", received, expected))
-            return None
-        begun, self._skipped = time.perf_counter(), 0
-        base = batch.score({})
-        permuted = {}
-        for name in itertools.islice(self._turn, min(_PASSES, len(self._groups))):
-            scored = batch.score(self._permuted(batch, self._groups[name]))
-            if _differ(scored, base, base.keys() - self._predictions):
-                self._drop(name)
-                break
-            permuted[name] = {place: scored[place] for place in self._predictions & scored.keys()}
+        self._failures = self._skipped = 0
         self._last = time.perf_counter() - begun
         self._spent += self._last
-        self._plan(step, len(permuted))
+        self._plan(step, len(visit.permuted))
+        return visit
+
+    def _visit(self, batch: Batch) -> Visit:
+        base, permuted = batch.score({}), {}
+        for name in itertools.islice(self._turn, min(_PASSES, len(self._groups))):
+            scored = batch.score(self._permuted(batch, name, self._groups[name]))
+            permuted[name] = {place: scored[place] for place in self._predictions}
         return Visit(time.time(), base, permuted)
 
-    def _begin(self, batch: Batch, step: int) -> None:
-        """Chooses the features, and compiles the network for passes; that is not in the budget."""
-        groups = self._options.groups
-        found: dict[str, list[tuple[Any, int | None]]] = {}
-        if groups is None:
-            found = {name: [(column, None)] for name, column in batch.columns.items()}
-        else:
-            for name, sources in groups.items():
-                pairs = [each if isinstance(each, tuple) else (each, None) for each in sources]
-                found[name] = [(batch.find(place), column) for place, column in pairs]  # type: ignore[arg-type]
-        batch.score({})
-        self._groups, self._shapes, self._has_begun = found, batch.shapes, True
-        self._turn = itertools.cycle([*found])
-        self._begun, self._first = time.perf_counter(), step
+    def _adapt(self, batch: Batch, step: int) -> None:
+        """Begins, or takes another shape if all batches have it. It is not in the budget.
+
+        Raises:
+            ValueError: A feature does not fit, or the shapes change again and again.
+        """
+        self._skipped += 1
+        if self._groups and self._skipped < _MOST_SKIPPED:
+            return
+        if self._compiled == _MOST_SHAPES:
+            self.is_over = True
+            received = verbatim(f"further ones than the first {_MOST_SHAPES}")
+            expected = "one shape of all batches, as each one costs a compilation"
+            raise ValueError(three_part("the shapes of batches", received, expected))
+        base = batch.score({})
+        if _differ(base, batch.score({})):
+            received = verbatim("others for the same batch again")
+            expected = "the same: nothing random without training"
+            raise ValueError(three_part("the predictions", received, expected))
+        if not self._groups:
+            self._groups = self._fitting(batch, base)
+            self._turn = itertools.cycle([*self._groups])
+            self._first = step
+        self._shapes, self._skipped = batch.shapes, 0
+        self._compiled += 1
+        self._begun, self._spent = time.perf_counter(), 0.0
         self._next = step + self._spacing
+
+    def _fitting(self, batch: Batch, base: Mapping[Any, Array]) -> _Groups:
+        """Returns the features, and what they are made of.
+
+        Raises:
+            ValueError: One that is named does not fit, or there is none.
+        """
+        sources, fixed = self._options.features, base.keys() - self._predictions
+        groups: _Groups
+        if sources is None:
+            groups = {_name(name): [(key, None)] for name, key in batch.columns.items()}
+        else:
+            pairs = {
+                name: [each if isinstance(each, tuple) else (each, None) for each in own]
+                for name, own in _checked(sources).items()
+            }
+            groups = {
+                name: [(batch.find(place), column) for place, column in own]  # type: ignore[arg-type]
+                for name, own in pairs.items()
+            }
+        rows = max((len(base[place]) for place in self._predictions), default=0)
+        fitting = {}
+        for name, places in groups.items():
+            try:
+                columns = self._permuted(batch, name, places, rows)
+                scored = batch.score(columns)
+                is_given = any(_same(batch.read(key), base[at]) for key in columns for at in fixed)
+                if is_given or _differ(scored, base, fixed):
+                    received = verbatim(f"{name}, a label, a weight or a mask of a task")
+                    raise ValueError(three_part(_FEATURE, received, "another column"))
+                fitting[name] = places
+            except ValueError:
+                if sources is not None:
+                    raise
+        columns_of = ", ".join(batch.columns) or "no columns"
+        expected = "a column with a value for each example, beside labels and weights"
+        check_that(fitting, "features of importance", verbatim(columns_of), expected)
+        return fitting
 
     @property
     def _spacing(self) -> float:
@@ -246,37 +304,40 @@ class Passes:
         count = max(len(self._groups), 1)
         return self._options.every * min(_PASSES, count) / count
 
-    def _permuted(self, batch: Batch, places: list[tuple[Any, int | None]]) -> dict[Any, Array]:
+    def _permuted(
+        self,
+        batch: Batch,
+        name: str,
+        places: Iterable[tuple[Any, int | None]],
+        rows: int | None = None,
+    ) -> dict[Any, Array]:
+        """Returns the columns of a feature, permuted.
+
+        Raises:
+            ValueError: They do not have so many rows, or not the column of a matrix.
+        """
         columns: dict[Any, Array] = {}
         order: Any = None
         for key, column in places:
             values = columns[key] if key in columns else np.array(batch.read(key))
+            shape = verbatim(f"{name} of shape {values.shape}")
+            is_column = values.ndim > 0 and len(values) == (rows or len(values))
+            check_that(is_column, _FEATURE, shape, f"a column of {rows} rows")
             order = self._random.permutation(len(values)) if order is None else order
             if column is None:
                 values = values[order]
-            elif values.ndim > 1 and -values.shape[-1] <= column < values.shape[-1]:
-                values[..., column] = values[order][..., column]
             else:
-                received = verbatim(f"column {column} of shape {values.shape}")
-                raise ValueError(three_part("a feature of importance", received, "one of a matrix"))
+                is_matrix = values.ndim > 1 and -values.shape[-1] <= column < values.shape[-1]
+                check_that(is_matrix, _FEATURE, shape, f"a matrix with a column {column}")
+                values[..., column] = values[order][..., column]
             columns[key] = values
         return columns
 
-    def _drop(self, name: str) -> None:
-        """Leaves out a column that the metrics need: a label, a weight."""
-        del self._groups[name]
-        self._turn = itertools.cycle([*self._groups])
-        if not self._groups:
-            self._next = np.inf
-        if self._options.groups is not None:
-            received = verbatim(f"{name}, which is a label, a weight or a mask of a task")
-            raise ValueError(three_part("a feature of importance", received, "another column"))
-
     def _plan(self, step: int, passes: int) -> None:
         """Plans the next passes, and informs the user if a round takes longer than asked for."""
-        self._next = max(self._next + self._spacing, step + 1)  # it stays infinite
+        self._next = max(self._next + self._spacing, step + 1)
         self._made += passes
-        rounds = self._made / max(len(self._groups), 1)
+        rounds = self._made / len(self._groups)
         steps = (step - self._first) / max(rounds, 1)
         if rounds >= _LEAST_ROUNDS and steps > self._slowest:
             self._slowest = 2 * steps
@@ -284,15 +345,26 @@ class Passes:
                 inform(
                     f"rec_summary: importance: each feature has a pass every {steps:,.0f} steps "
                     f"and not every {self._options.every:,}, as passes may take "
-                    f"{self._options.budget:.3g} of the time (Importance(budget=...))"
+                    f"{100 * self._options.budget:.3g} % of the time (Importance(budget=...))"
                 )
 
 
-def _differ(some: Mapping[Any, Array], others: Mapping[Any, Array], places: set[Any]) -> bool:
-    """Whether arrays of some places are not the same."""
-    for place in places:
-        one, other = some[place], others[place]
-        is_float = one.dtype.kind == "f"
-        if not np.array_equal(one, other, equal_nan=is_float):
-            return True
-    return False
+def _name(column: str) -> str:
+    """Returns the name of a column as that of a feature, which is a part of a tag."""
+    name = re.sub(r"[^\w.-]", "_", column)
+    return f"_{name}" if name == TABLE or not name[0].isalnum() else name
+
+
+def _differ(
+    some: Mapping[Any, Array], others: Mapping[Any, Array], places: Iterable[Any] | None = None
+) -> bool:
+    """Whether arrays of some places are not the same; of all places for None."""
+    return not all(_same(some[at], others[at]) for at in (some if places is None else places))
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Whether two arrays have the same values, in any shape."""
+    is_float = one.dtype.kind == other.dtype.kind == "f"
+    return one.size == other.size and np.array_equal(
+        one.reshape(-1), other.reshape(-1), equal_nan=is_float
+    )

@@ -65,7 +65,8 @@ class StepInputs(NamedTuple):
     @property
     def nbytes(self) -> int:
         """About how much memory the inputs take."""
-        return 512 + sum([value.nbytes for value in self.values.values()])
+        visited = 0 if self.visit is None else self.visit.nbytes
+        return 512 + visited + sum([value.nbytes for value in self.values.values()])
 
     def own(self) -> None:
         """Replaces the small output Tensors of a finished step by copies, and releases them.
@@ -153,11 +154,10 @@ class Roles:
         """Reads the options."""
         self.of = dict(_places(options))
         self.places = list(dict.fromkeys(place for place, _ in self.of.values()))
-        judged = [
-            role_of(name, role) for name in tasks_of(options) for role in (PREDICTIONS, *_OF_LABELS)
-        ]
-        self.predictions = [self.of[role][0] for role in judged if role.startswith(PREDICTIONS)]
-        self.passed = list(dict.fromkeys(self.of[role][0] for role in judged if role in self.of))
+        judged = [name for name, task in tasks_of(options).items() if task.kind != "retrieval"]
+        self.predictions = [self.of[role_of(name, PREDICTIONS)][0] for name in judged]
+        needed = [role_of(name, role) for name in judged for role in (PREDICTIONS, *_OF_LABELS)]
+        self.passed = list(dict.fromkeys(self.of[role][0] for role in needed if role in self.of))
 
     def column(self, role: str, arrays: dict[Any, Array]) -> Array | None:
         """Returns the array of a role; None if there is none.

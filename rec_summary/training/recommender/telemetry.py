@@ -102,6 +102,7 @@ class RecommenderTelemetry:
         self._is_compiled = False
         self._passes: Passes | None = None
         self._visit: Visit | None = None  # before the step that ends next
+        self._trained_steps = 0  # of this training; the number of a step may go back
 
     def begin(
         self,
@@ -158,11 +159,18 @@ class RecommenderTelemetry:
         Args:
             context: What the source has the batch from.
         """
-        step = self._step + 1
-        if self._passes is None or self._source is None or not self._passes.is_due(step):
+        passes, source = self._passes, self._source
+        if passes is None or source is None or not passes.is_due(self._trained_steps):
+            return
+        if self._is_behind:
             return
         with self._troubles.attempt("recommender metrics: importance"):
-            self._visit = self._passes.visit(functools.partial(self._source.batch, context), step)
+            take = functools.partial(source.batch, context)
+            self._visit = passes.visit(take, self._trained_steps)
+        if passes.is_over:
+            self._passes = None
+            text = "importance: no more passes are made in this training, for the reason above"
+            self._troubles.limit("recommender metrics: no more passes", text)
 
     def end_step(self, context: Any, step: int) -> None:
         """Takes the inputs of a step; queues a task if enough, or if a report is due.
@@ -176,6 +184,7 @@ class RecommenderTelemetry:
             return
         ended, waited, self._waited = time.perf_counter(), self._waited, 0.0
         visit, self._visit = self._visit, None
+        self._trained_steps += 1
         # The first step compiles the network.
         seconds = max(ended - self._ended, waited) if self._is_compiled else math.nan
         self._is_compiled = True

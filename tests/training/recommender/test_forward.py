@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +53,14 @@ class Counting(Network):
         return ops.depend(outputs[0], ops.assign_add(self.calls, 1.0)), *outputs[1:]
 
 
+class Random(Network):
+    """Adds noise to the predictions also in evaluation mode."""
+
+    def construct(self, user: Tensor, item: Tensor, context: Tensor, label: Tensor):
+        loss, scores, label = super().construct(user, item, context, label)
+        return loss, scores + 1e-3 * ops.standard_normal(scores.shape), label
+
+
 def batches():
     """Yields batches in which clicks depend on the user, a little on the weekday."""
     random = np.random.default_rng(0)
@@ -67,6 +76,7 @@ def train(
     directory: Path,
     importance: Importance | None,
     network: nn.Cell | None = None,
+    source: Any = batches,
 ) -> tuple[nn.Cell, dict[str, int]]:
     """Trains one pass over the batches; returns the network and the troubles."""
     mindspore.set_seed(1)
@@ -76,7 +86,7 @@ def train(
     )
     metrics = RecommenderMetrics(predictions=1, labels=2, report_steps=30, importance=importance)
     collector = SummaryCollector(str(directory), recommender=metrics)
-    data = GeneratorDataset(batches, COLUMNS, shuffle=False)
+    data = GeneratorDataset(source, COLUMNS, shuffle=False)
     model.train(1, data, callbacks=[collector], dataset_sink_mode=False)
     return network, collector.troubles
 
@@ -136,7 +146,27 @@ def test_a_network_that_changes_in_evaluation_gets_no_passes(
     network, troubles = train(tmp_path, Importance(every=3, budget=1.0), Counting())
     assert network.calls.asnumpy().tolist() == [STEPS]
     assert troubles["recommender metrics: importance"] == 1
+    assert troubles["recommender metrics: no more passes"] == 1
     assert "parameters that the network changes" in caplog.text
+
+
+def test_a_network_that_draws_random_numbers_in_evaluation_gets_no_passes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, troubles = train(tmp_path, Importance(every=3, budget=1.0), Random())
+    assert troubles["recommender metrics: importance"] == 1
+    assert "nothing random without training" in caplog.text
+
+
+def test_batches_of_other_shapes_than_the_first_have_passes(tmp_path: Path) -> None:
+    def with_a_small_one():
+        for number, columns in enumerate(batches()):
+            yield tuple(column[: BATCH // 2] for column in columns) if number == 0 else columns
+
+    importance = Importance(every=2, budget=1.0, features=["user"])
+    _, troubles = train(tmp_path, importance, source=with_a_small_one)
+    assert "recommender metrics: importance" not in troubles
+    assert [*scalars(tmp_path, "recommender/importance/user").values()][-1] > 0.1
 
 
 def test_a_training_step_without_the_predictions_is_a_trouble(

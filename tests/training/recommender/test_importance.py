@@ -18,6 +18,7 @@ from rec_summary.series.report import Report
 from tests.support.training_records import events, scalars
 
 EXAMPLES = 2000
+OVER = {"recommender metrics: importance": 1, "recommender metrics: no more passes": 1}
 WEIGHTS = {"strong": 2.0, "weak": 0.5, "noise": 0.0}
 
 
@@ -58,8 +59,15 @@ def record(directory: Path, metrics: RecommenderMetrics, steps: int = 40, **more
         for step in range(1, steps + 1):
             columns = batch(random, dead if step >= dead_from else ())
             recorder.observe(**columns)
-            recorder.record(step)
+            end_step(recorder, step)
     return recorder
+
+
+def end_step(recorder: SummaryRecord, step: int) -> None:
+    """Ends a step, and waits until it is counted: these steps take no time of their own."""
+    recorder.record(step)
+    if step % 10 == 0:
+        recorder.flush()
 
 
 def last(directory: Path, tag: str) -> float:
@@ -119,7 +127,7 @@ def test_a_group_is_permuted_together(tmp_path: Path) -> None:
             matrix = np.stack([random.random(EXAMPLES), copy], axis=1)
             labels = (random.random(EXAMPLES) < copy).astype(float)
             recorder.observe(matrix=matrix, copy=copy, y=labels, p=copy)
-            recorder.record(step)
+            end_step(recorder, step)
     assert recorder.troubles == {}
     one, other, both = (last(tmp_path, f"importance/{name}") for name in ("one", "other", "both"))
     assert both > 0.2
@@ -156,7 +164,7 @@ def test_each_task_has_an_importance_of_its_own(tmp_path: Path) -> None:
                 y=(random.random(EXAMPLES) < a).astype(float), true=b, mask=b > 0.5, w=a + 1,
                 **{"class": (random.random(EXAMPLES) > a).astype(int)},
             )  # fmt: skip
-            recorder.record(step)
+            end_step(recorder, step)
     assert recorder.troubles == {}
     assert last(tmp_path, "ctr/importance/a") == pytest.approx(1 / 3, abs=0.03)
     assert last(tmp_path, "ctr/importance/b") == 0
@@ -169,9 +177,8 @@ def test_each_task_has_an_importance_of_its_own(tmp_path: Path) -> None:
 
 def test_a_label_is_no_feature(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recorder = record(tmp_path, options(features=["y", "strong"]))
-    assert recorder.troubles == {"recommender metrics: importance": 1}
-    assert "y, which is a label, a weight or a mask of a task" in caplog.text
-    assert last(tmp_path, "importance/strong") > 0.1
+    assert recorder.troubles == OVER
+    assert "y, a label, a weight or a mask of a task" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -183,6 +190,10 @@ def test_a_label_is_no_feature(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         ({"predict": lambda columns: {"q": columns["weak"]}}, "what predict returns"),
         ({"predict": lambda columns: 1 / 0}, "ZeroDivisionError"),
         ({"predict": lambda columns: "?"}, "predictions"),
+        (
+            {"predict": lambda columns: np.random.default_rng().random(EXAMPLES)},
+            "nothing random without training",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -190,9 +201,10 @@ def test_a_mistake_costs_the_importance_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, importance: dict, words: str
 ) -> None:
     recorder = record(tmp_path, options(**importance))
-    assert [*recorder.troubles] == ["recommender metrics: importance"]
+    assert recorder.troubles.keys() == OVER.keys()
     assert 1 <= recorder.troubles["recommender metrics: importance"] <= 3
     assert words in caplog.text
+    assert "no more passes are made in this training" in caplog.text
     assert last(tmp_path, "auc/last_100000") > 0.7
 
 
@@ -207,6 +219,7 @@ def test_a_mistake_costs_the_importance_only(
         ({"features": "price"}, TypeError, "features of importance"),
         ({"features": {"price": []}}, ValueError, "features of importance"),
         ({"features": {"a b": 1}}, ValueError, "a name of features of importance"),
+        ({"features": ["table"]}, ValueError, "the table of the features has this one"),
         ({"features": {"a": lambda inputs, outputs: inputs}}, TypeError, "features of importance"),
         ({"predict": 3}, TypeError, "predict"),
     ],
@@ -264,3 +277,74 @@ def test_a_restart_keeps_the_passes(tmp_path: Path) -> None:
         record(tmp_path, options(), steps=20)
         counts.append(int([*tables(tmp_path)[-1].metric_table.cells][-1]))
     assert counts[0] < 20 < counts[1]
+
+
+def test_only_columns_of_the_examples_are_features_by_default(tmp_path: Path) -> None:
+    metrics = RecommenderMetrics(
+        predictions="p",
+        labels="y",
+        weights="w",
+        report_steps=20,
+        importance=Importance(every=1, budget=1.0, predict=lambda columns: columns["a/b"]),
+    )
+    random = np.random.default_rng(0)
+    with SummaryRecord(tmp_path, recommender=metrics) as recorder:
+        for step in range(1, 41):
+            p = random.random(EXAMPLES)
+            y = (random.random(EXAMPLES) < p).astype(float)
+            columns = {"p": p, "y": y, "w": np.ones(EXAMPLES), "a/b": p, "table": 1 - p}
+            recorder.observe(
+                **columns, label=y, weight=np.ones(EXAMPLES), one=np.float64(3), other=p[:5]
+            )
+            end_step(recorder, step)
+    assert recorder.troubles == {}
+    tags = {value.tag for event in events(tmp_path) for value in event.summary.value}
+    found = {tag for tag in tags if "importance/" in tag}
+    assert found == {f"recommender/importance/{name}" for name in ("a_b", "_table", "table")}
+
+
+def test_a_rollback_of_the_steps_goes_on_with_passes(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    with SummaryRecord(tmp_path, recommender=options()) as recorder:
+        for step in [*range(1, 41), *range(20, 60)]:
+            recorder.observe(**batch(random))
+            end_step(recorder, step)
+    assert int([*tables(tmp_path)[-1].metric_table.cells][-1]) > 60
+
+
+def test_passes_that_fail_now_and_then_are_made_again(tmp_path: Path) -> None:
+    calls = 0
+
+    def moody(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls % 31 == 30:
+            raise OSError("busy")
+        return scores(columns)
+
+    recorder = record(tmp_path, options(predict=moody), steps=200)
+    assert recorder.troubles.keys() == {"recommender metrics: importance"}
+    assert recorder.troubles["recommender metrics: importance"] > 5
+
+
+def test_classes_with_a_probability_of_0_have_an_importance(tmp_path: Path) -> None:
+    metrics = RecommenderMetrics(
+        "shares",
+        "class",
+        task="classes",
+        report_steps=20,
+        importance=Importance(
+            every=1, budget=1.0, predict=lambda c: np.eye(3)[(c["a"] > 0.5).astype(int)]
+        ),
+    )
+    random = np.random.default_rng(0)
+    with SummaryRecord(tmp_path, recommender=metrics) as recorder:
+        for step in range(1, 41):
+            a = random.random(EXAMPLES)
+            labels = (a > 0.5).astype(int)
+            shares = np.eye(3)[labels]
+            labels[:3] = -1, 3, 2  # the first two are refused
+            recorder.observe(a=a, shares=shares, **{"class": labels})
+            end_step(recorder, step)
+    # Half of the permuted examples have the probability 0.
+    assert last(tmp_path, "importance/a") > 5

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import numpy as np
-
 from rec_summary.arrays import Array
 from rec_summary.metrics import tags
+from rec_summary.metrics.lists.choices import ChoiceQuality
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.importance import FeatureImportance
 from rec_summary.metrics.quality.log_loss import LogLoss
+from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.counting.task_metrics import is_missing, odds_of, softmax
@@ -82,11 +82,15 @@ class ImportanceMeter:
         labels = labels[kept]
         weights = None if weights is None else weights.reshape(-1)[kept]
         if task.kind == "classes":
-            return self._of_classes(scores[kept], labels, weights)
+            choices = ChoiceQuality()
+            shares = softmax(scores[kept]) if task.logits else scores[kept]
+            choices.update(shares, labels, weights)
+            return math.nan, choices.log_loss(), choices.weight
         scores = scores.reshape(-1)[kept]
         if task.kind == "ratings":
-            errors = (scores.astype(np.float64) - labels) ** 2
-            return math.nan, *_mean(errors, weights)
+            errors = RatingErrors()
+            errors.update(scores, labels, weights)
+            return math.nan, errors.rmse() ** 2, errors.weight
         return self._of_clicks(scores, labels, weights)
 
     def _of_clicks(
@@ -101,21 +105,5 @@ class ImportanceMeter:
         weight = min(loss.clicks, loss.weight - loss.clicks)
         return order.auc().value, loss.log_loss(), weight
 
-    def _of_classes(
-        self, scores: Array, labels: Array, weights: Array | None
-    ) -> tuple[float, float, float]:
-        shares = softmax(scores) if self._task.logits else scores
-        own = shares[np.arange(len(labels)), labels.astype(np.int64)]
-        with np.errstate(divide="ignore"):
-            return math.nan, *_mean(-np.log(own.astype(np.float64)), weights)
-
     def _column(self, role: str, arrays: Mapping[Any, Array]) -> Array | None:
         return self._roles.column(role_of(self._name, role), dict(arrays))
-
-
-def _mean(losses: Array, weights: Array | None) -> tuple[float, float]:
-    """Returns a weighted mean, and the weight."""
-    total = float(len(losses) if weights is None else weights.sum())
-    if not total:
-        return math.nan, 0.0
-    return float(np.average(losses, weights=weights)), total
