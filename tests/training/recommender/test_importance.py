@@ -161,7 +161,7 @@ def test_each_task_has_an_importance_of_its_own(tmp_path: Path) -> None:
             a, b = random.random((2, EXAMPLES))
             recorder.observe(
                 a=a, b=b, p=a, rating=b, shares=np.stack([a, 1 - a], axis=1), odds=4 * b - 2,
-                y=(random.random(EXAMPLES) < a).astype(float), true=b, mask=b > 0.5, w=a + 1,
+                y=(random.random(EXAMPLES) < a).astype(float), true=b + 0.01, mask=b > 0.5, w=a + 1,
                 **{"class": (random.random(EXAMPLES) > a).astype(int)},
             )  # fmt: skip
             end_step(recorder, step)
