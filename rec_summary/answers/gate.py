@@ -10,7 +10,13 @@ from typing import Any, Final
 from rec_summary.errors import ArgumentError, SourceError, three_part, verbatim
 from rec_summary.metrics.slices.gate import Gate, Verdict, judge
 from rec_summary.metrics.slices.sums import SERVED_EXAMPLES
-from rec_summary.records.checkpoints.saved import SAVED, list_checkpoints, newest_between
+from rec_summary.records.checkpoints.saved import (
+    SAVED,
+    is_link_out,
+    list_checkpoints,
+    newest_between,
+)
+from rec_summary.records.files import follows_links
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.lineage import lineage_events
 from rec_summary.series.options import ExportOptions, Moment, Selection
@@ -32,12 +38,14 @@ class GateAnswer:
         times: When they were recorded, in seconds since the epoch.
         checkpoint: The newest checkpoint of these reports, below the record directory; None if
             there is none.
+        is_link: Whether their folder is a link, which is not followed.
     """
 
     verdict: Verdict
     steps: tuple[int, int]
     times: tuple[float, float]
     checkpoint: str | None
+    is_link: bool
 
     def as_json(self) -> dict[str, Any]:
         """Returns what the command prints with `--json`, without the name of the run."""
@@ -87,11 +95,12 @@ def gate_of(run: Run, report: Report, gate: Gate, since: Moment = None) -> GateA
     # The examples of the first report of a run begin with the run.
     begin = [(0, -math.inf)] if since is None else []
     steps, times = zip(*begin, *chosen, strict=True)
-    found = list_checkpoints(run.path, SAVED)
+    is_link = is_link_out(run.path, SAVED) and not follows_links()
+    found = list_checkpoints(run.path, SAVED, follow=not is_link)
     path = newest_between(found, steps, times, _starts(run, report))
     name = None if path is None else f"{SAVED}/{os.path.basename(path)}"
     (first, began), (last, ended) = chosen[0], chosen[-1]
-    return GateAnswer(judge(gate, parts), (first, last), (began, ended), name)
+    return GateAnswer(judge(gate, parts), (first, last), (began, ended), name, is_link)
 
 
 def _starts(run: Run, report: Report) -> list[float]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rec_summary.cli import options, terminal
 from rec_summary.cli.command import choose_runs, cli
 from rec_summary.cli.text import count_of
+from rec_summary.records.files import FOLLOW_LINKS
 
 if TYPE_CHECKING:
     from rec_summary.answers.gate import GateAnswer
@@ -101,7 +102,9 @@ def _sentence(answer: GateAnswer) -> str:
         parts.append(f"worst slice {worst.name}{of} {worst}{is_worse}")
     if others:
         parts.append(f"{count_of(len(others), 'other task')} no worse")
-    if answer.checkpoint is None:
+    if answer.is_link:
+        parts.append(f"checkpoints/ is a link, which is not followed without {FOLLOW_LINKS}=1")
+    elif answer.checkpoint is None:
         parts.append("no checkpoint of this time in checkpoints/")
     else:
         parts.append(f"newest checkpoint judged: {answer.checkpoint}")

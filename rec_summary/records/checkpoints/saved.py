@@ -29,7 +29,14 @@ def name_of(rank: int, step: int) -> str:
     return f"rank_{rank}_step_{step}.ckpt"
 
 
-def list_checkpoints(directory: str, folder: str) -> list[tuple[float, str]]:
+def is_link_out(directory: str, folder: str) -> bool:
+    """Whether a folder is a link out of its record directory, which a reader does not follow."""
+    return not isinstance(directory, Url) and os.path.islink(os.path.join(directory, folder))
+
+
+def list_checkpoints(
+    directory: str, folder: str, *, follow: bool = False
+) -> list[tuple[float, str]]:
     """Returns when each checkpoint was written, in seconds since the epoch, and its path or URL.
 
     Links are passed over, as are the hidden files of checkpoints that are not complete.
@@ -37,6 +44,7 @@ def list_checkpoints(directory: str, folder: str) -> list[tuple[float, str]]:
     Args:
         directory: The record directory, or its URL.
         folder: The folder in it.
+        follow: Whether the folder itself may be a link.
 
     Raises:
         SourceError: The URL cannot be listed.
@@ -44,7 +52,8 @@ def list_checkpoints(directory: str, folder: str) -> list[tuple[float, str]]:
     found = list[tuple[float, str]]()
     if isinstance(directory, Url):
         found = [(file.modified, file.url) for file in list_tree(directory.child(folder))]
-    elif not os.path.islink(path := os.path.join(directory, folder)):
+    elif follow or not is_link_out(directory, folder):
+        path = os.path.join(directory, folder)
         with contextlib.suppress(OSError), os.scandir(path) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # training removes old ones

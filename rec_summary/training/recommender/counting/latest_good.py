@@ -94,7 +94,7 @@ class LatestGood:
         parts = parts_of(column for span in self._spans for column in span.columns)
         if not judge(self._gate, parts).holds:
             return
-        found = list_checkpoints(self._directory, SAVED)
+        found = list_checkpoints(self._directory, SAVED, follow=True)
         begin, (step, wall_time) = self._spans[0], self._last
         steps, times = (begin.step, step), (begin.wall_time, wall_time)
         newest = newest_between(found, steps, times, [self._began])  # a restart repeats steps
