@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from rec_summary.cli import options, terminal
 from rec_summary.cli.command import choose_runs, cli
-from rec_summary.cli.text import count_of
 from rec_summary.records.files import FOLLOW_LINKS
 
 if TYPE_CHECKING:
@@ -95,13 +94,14 @@ def _sentence(answer: GateAnswer) -> str:
         f"{name}{first.outcome}: ΔNE {whole} over {whole.examples:,.0f} examples since {since}",
         *first.reasons,
     ]
-    if verdict.slices and not any(verdict.slices[0].name in reason for reason in first.reasons):
+    if verdict.slices and not any(verdict.slices[0].title in reason for reason in first.reasons):
         worst = verdict.slices[0]
         of = f" of {worst.task}" if others and worst.task else ""
         is_worse = ", worse beyond chance" if verdict.worse_slices else ""
-        parts.append(f"worst slice {worst.name}{of} {worst}{is_worse}")
-    if others:
-        parts.append(f"{count_of(len(others), 'other task')} no worse")
+        parts.append(f"worst slice {worst.title}{of} {worst}{is_worse}")
+    for other in others:
+        known = dict.fromkeys((other.outcome, str(other.whole)))  # both may be unknown
+        parts.append(f"{other.whole.task}: {' '.join(known)}")
     if answer.is_link:
         parts.append(f"checkpoints/ is a link, which is not followed without {FOLLOW_LINKS}=1")
     elif answer.checkpoint is None:
