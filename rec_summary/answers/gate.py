@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rec_summary.errors import ArgumentError, SourceError, three_part, verbatim
+from rec_summary.errors import ArgumentError, three_part
 from rec_summary.metrics.slices.gate import Gate, Verdict, judge
 from rec_summary.metrics.slices.sums import SERVED_EXAMPLES
 from rec_summary.records.checkpoints.saved import (
@@ -60,8 +60,10 @@ class GateAnswer:
         }
 
 
-def gate_of(run: Run, report: Report, gate: Gate, since: Moment = None) -> GateAnswer:
+def gate_of(run: Run, report: Report, gate: Gate, since: Moment = None) -> GateAnswer | None:
     """Returns whether a run's model may take the place of the one that serves.
+
+    Returns None if no example has a served score.
 
     Of several processes that have recorded as the same rank at the same time, the first counts.
 
@@ -73,7 +75,7 @@ def gate_of(run: Run, report: Report, gate: Gate, since: Moment = None) -> GateA
 
     Raises:
         ArgumentError: There is no such task.
-        SourceError: No example has a served score, or the checkpoints cannot be listed.
+        SourceError: The checkpoints cannot be listed.
     """
     selection = Selection(ExportOptions(since=since))
     every = intervals(run, selection, report, _MOST_INTERVALS).get(valid(run.name), [])
@@ -85,10 +87,7 @@ def gate_of(run: Run, report: Report, gate: Gate, since: Moment = None) -> GateA
         if any((task, "") in each.columns for task in served if gate.task in (None, task))
     ]
     if not served:
-        then = "" if since is None else " since then"
-        received = verbatim(f"no example with a served score{then} in {run.name}")
-        expected = "reports of a task with Task(served=...), the column of the served score"
-        raise SourceError(three_part("the source", received, expected))
+        return None
     if not chosen:
         expected = f"a task with served scores: {', '.join(map(repr, sorted(served)))}"
         raise ArgumentError(three_part("the task", gate.task, expected))

@@ -88,10 +88,9 @@ def newest_between(
         at = bisect.bisect_left(times, written)  # the first report that is not before it
         until = times[at] if at < len(times) else math.inf
         is_behind = any(written < each <= until for each in starts)
+        last = steps[min(bisect.bisect_left(times, written + _CLOCKS_SECS), len(steps) - 1)]
         if is_behind:
             last = steps[at - 1] if at else -1
-        else:
-            last = steps[min(bisect.bisect_left(times, written + _CLOCKS_SECS), len(steps) - 1)]
         if match is None:
             if times[0] <= written <= times[-1] and not is_behind:
                 by_time.append((written, path))

@@ -94,8 +94,24 @@ def test_json(records: Path) -> None:
 def test_of_several_runs_the_last_one_counts(records: Path) -> None:
     done = run("gate", records)
     assert done.returncode == 0
-    assert "better: the last of 3 runs (--runs chooses another)" in flat(done.stderr)
+    assert "better: of 3 runs, the last one with served scores (--runs chooses another)" in flat(
+        done.stderr
+    )
     assert run("gate", records, "--runs", "worse").returncode == 1
+
+
+def test_of_several_runs_the_last_one_with_served_scores_counts(tmp_path: Path) -> None:
+    for number, name in enumerate(("older", "training", "evaluation")):
+        record_served(tmp_path / name, -0.25, 10, served=name != "evaluation")
+        for path in (tmp_path / name).iterdir():
+            os.utime(path, (1e9 + number, 1e9 + number))
+    done = run("gate", tmp_path, "--json")
+    assert json.loads(done.stdout)["run"] == "training"
+    expected = "training: of 3 runs, the last one with served scores (--runs chooses another)"
+    assert expected in flat(done.stderr)
+    done = run("gate", tmp_path, "--since", "1000")
+    assert done.returncode == 3
+    assert "no example with a served score since then in any of 3 runs" in flat(done.stderr)
 
 
 def test_of_several_tasks_the_worst_one_decides(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_a_gain_that_is_out_of_reach_needs_no_more_examples() -> None:
 def test_the_value_of_a_slice_cannot_imitate_the_answer() -> None:
     examples = drawn(6, ENOUGH)
     part = whole(examples)
-    parts = [part, part._replace(column="c", values=["x; better: a/b\n"])]
+    parts = [part, Part("", "c", ["x; better: a/b\n"], part.sums)]
     [found] = judge(Gate(), parts).slices
     assert found.title == "c=x%3B better: a%2Fb%0A"
     assert found.as_json()["name"] == "c=x; better: a/b\n"
