@@ -11,6 +11,7 @@ import numpy as np
 from rec_summary._pb.summary_pb2 import SliceSums
 from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.errors import three_part, verbatim
+from rec_summary.metrics.slices.gate import Part
 from rec_summary.metrics.slices.states import OTHER
 from rec_summary.metrics.slices.sums import (
     CELLS,
@@ -174,6 +175,12 @@ def joined(columns: Iterable[SlicedSums]) -> list[SlicedSums]:
     for each in columns:
         by_key.setdefault((each.task, each.column), []).append(each)
     return [added(parts) if len(parts) > 1 else parts[0] for parts in by_key.values()]
+
+
+def parts_of(columns: Iterable[SlicedSums]) -> list[Part]:
+    """Returns what a gate judges: the sums of each task and column, without orders."""
+    without = (each._replace(cells=None, weights=None) for each in columns)
+    return [Part(each.task, each.column, each.values, each.sums) for each in joined(without)]
 
 
 def _encoded(column: SlicedSums) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rec_summary.cli import options, terminal
 from rec_summary.cli.command import choose_runs, cli
-from rec_summary.cli.text import count_of
+from rec_summary.records.files import FOLLOW_LINKS
 
 if TYPE_CHECKING:
     from rec_summary.answers.gate import GateAnswer
@@ -60,20 +60,31 @@ def gate(
     """Say whether a model is better than the one that serves.
 
     SRC is a record directory, or a URL; of a tree of them, the run counts that was written to
-    last. Its tasks have served scores (`Task(served=...)`). By default the gate holds unless the
+    last of those with served scores (`Task(served=...)`). By default the gate holds unless the
     normalised entropy (NE) is worse beyond chance, at 2.5 %. The errors are standard errors, as if
     all examples were independent.
     """
     from rec_summary.answers.gate import gate_of
+    from rec_summary.errors import SourceError, three_part, verbatim
     from rec_summary.metrics.slices.gate import Gate
 
     asked = Gate(min_gain, no_slice_worse, task, detectable=detectable)
     chosen = choose_runs(source, runs)
-    run = max(chosen, key=lambda each: max(file.changed for file in each.files))
+    chosen.sort(key=lambda each: max(file.changed for file in each.files), reverse=True)
+    for run in chosen:
+        with terminal.reading_progress(source, [run]) as report:
+            answer = gate_of(run, report, asked, since)
+        if answer is not None:
+            break
+    else:
+        then = "" if since is None else " since then"
+        name = chosen[0].name if len(chosen) == 1 else f"any of {len(chosen)} runs"
+        received = verbatim(f"no example with a served score{then} in {name}")
+        expected = "reports of a task with Task(served=...), the column of the served score"
+        raise SourceError(three_part("the source", received, expected))
     if len(chosen) > 1:
-        terminal.hint(f"{run.name}: the last of {len(chosen)} runs (--runs chooses another)")
-    with terminal.reading_progress(source, [run]) as report:
-        answer = gate_of(run, report, asked, since)
+        which = f"of {len(chosen)} runs, the last one with served scores"
+        terminal.hint(f"{run.name}: {which} (--runs chooses another)")
     if terminal.printing().as_json:
         terminal.print_json({"run": run.name, **answer.as_json()})
     else:
@@ -94,14 +105,17 @@ def _sentence(answer: GateAnswer) -> str:
         f"{name}{first.outcome}: ΔNE {whole} over {whole.examples:,.0f} examples since {since}",
         *first.reasons,
     ]
-    if verdict.slices and not any(verdict.slices[0].name in reason for reason in first.reasons):
+    if verdict.slices and not any(verdict.slices[0].title in reason for reason in first.reasons):
         worst = verdict.slices[0]
         of = f" of {worst.task}" if others and worst.task else ""
         is_worse = ", worse beyond chance" if verdict.worse_slices else ""
-        parts.append(f"worst slice {worst.name}{of} {worst}{is_worse}")
-    if others:
-        parts.append(f"{count_of(len(others), 'other task')} no worse")
-    if answer.checkpoint is None:
+        parts.append(f"worst slice {worst.title}{of} {worst}{is_worse}")
+    for other in others:
+        known = dict.fromkeys((other.outcome, str(other.whole)))  # both may be unknown
+        parts.append(f"{other.whole.task}: {' '.join(known)}")
+    if answer.is_link:
+        parts.append(f"checkpoints/ is a link, which is not followed without {FOLLOW_LINKS}=1")
+    elif answer.checkpoint is None:
         parts.append("no checkpoint of this time in checkpoints/")
     else:
         parts.append(f"newest checkpoint judged: {answer.checkpoint}")

@@ -17,6 +17,7 @@ import numpy as np
 
 from rec_summary.arrays import Flags, Floats
 from rec_summary.checks import check_bool, check_int, check_that, check_type
+from rec_summary.metrics.slices.report import quoted
 from rec_summary.metrics.slices.sums import (
     CLICK_SQUARES,
     CLICKS,
@@ -127,6 +128,18 @@ class Compared:
     compared_calibration: float | None
     served_calibration: float | None
 
+    @property
+    def title(self) -> str:
+        """The name as a part of a sentence, in which no value looks like another part."""
+        return quoted(self.name).replace(";", "%3B")
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns what the command prints with `--json`; a number that is not known is None."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in vars(self).items()
+        }
+
     def __str__(self) -> str:
         change, error = 100 * self.ne_change, 100 * self.ne_change_error
         if not error > 0:  # NaN is not, either
@@ -184,7 +197,7 @@ class Verdict:
         """Returns what the command prints with `--json`."""
         tasks = [
             {
-                **{name: value for name, value in vars(each.whole).items() if name != "name"},
+                **{name: value for name, value in each.whole.as_json().items() if name != "name"},
                 **{name: value for name, value in vars(each).items() if name != "whole"},
             }
             for each in self.tasks
@@ -193,7 +206,7 @@ class Verdict:
             "holds": self.holds,
             "outcome": self.outcome,
             "tasks": tasks,
-            "slices": [vars(each) for each in self.slices],
+            "slices": [each.as_json() for each in self.slices],
             "compared_slices": self.compared_slices,
             "worse_slices": self.worse_slices,
         }
@@ -228,7 +241,7 @@ def _judged(gate: Gate, whole: Compared, worse: Sequence[Compared], compared: in
     if whole.examples < gate.least_examples or math.isnan(width):
         return Judged(whole, UNKNOWN, None, (f"too few examples: {needs}",), int(rounded) or None)
     reasons = [
-        f"{each.name} is worse beyond chance ({each}; {compared:,} slices were compared)"
+        f"{each.title} is worse beyond chance ({each}; {compared:,} slices were compared)"
         for each in worse
         if gate.no_slice_worse and each.task == whole.task
     ]
@@ -238,12 +251,13 @@ def _judged(gate: Gate, whole: Compared, worse: Sequence[Compared], compared: in
     outcome = BETTER if is_better else NOT_WORSE if more <= 0 else UNKNOWN
     if reasons:
         return Judged(whole, outcome, False, tuple(reasons))
+    end = change - width if outcome == UNKNOWN else change + width
+    if gate.min_gain and end > -gate.min_gain:
+        no_gain = f"no gain of {100 * gate.min_gain:g} % beyond chance"
+        return Judged(whole, outcome, False, (no_gain,))
     if outcome == UNKNOWN:
         unseen = f"a loss of {100 * gate.detectable:g} % might not have been seen: {needs}"
         return Judged(whole, UNKNOWN, None, (unseen,), int(rounded))
-    if gate.min_gain and change + width > -gate.min_gain:
-        no_gain = f"no gain of {100 * gate.min_gain:g} % beyond chance"
-        return Judged(whole, outcome, False, (no_gain,))
     return Judged(whole, outcome, True)
 
 

@@ -94,8 +94,24 @@ def test_json(records: Path) -> None:
 def test_of_several_runs_the_last_one_counts(records: Path) -> None:
     done = run("gate", records)
     assert done.returncode == 0
-    assert "better: the last of 3 runs (--runs chooses another)" in flat(done.stderr)
+    assert "better: of 3 runs, the last one with served scores (--runs chooses another)" in flat(
+        done.stderr
+    )
     assert run("gate", records, "--runs", "worse").returncode == 1
+
+
+def test_of_several_runs_the_last_one_with_served_scores_counts(tmp_path: Path) -> None:
+    for number, name in enumerate(("older", "training", "evaluation")):
+        record_served(tmp_path / name, -0.25, 10, served=name != "evaluation")
+        for path in (tmp_path / name).iterdir():
+            os.utime(path, (1e9 + number, 1e9 + number))
+    done = run("gate", tmp_path, "--json")
+    assert json.loads(done.stdout)["run"] == "training"
+    expected = "training: of 3 runs, the last one with served scores (--runs chooses another)"
+    assert expected in flat(done.stderr)
+    done = run("gate", tmp_path, "--since", "1000")
+    assert done.returncode == 3
+    assert "no example with a served score since then in any of 3 runs" in flat(done.stderr)
 
 
 def test_of_several_tasks_the_worst_one_decides(tmp_path: Path) -> None:
@@ -116,10 +132,38 @@ def test_of_several_tasks_the_worst_one_decides(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.startswith("bad: worse: ΔNE +")
     assert re.search(r"; worst slice country=\d of bad \+[\d.]+ % ± [\d.]+, worse", done.stdout)
-    assert "; 1 other task no worse; " in done.stdout
+    assert re.search(r"; good: better −[\d.]+ % ± [\d.]+; no checkpoint", done.stdout)
     done = run("gate", tmp_path, "-q", "--task", "good")
     assert done.returncode == 0
     assert done.stdout.startswith("good: better: ΔNE −")
+
+
+def test_of_two_tasks_that_are_worse_both_are_named(tmp_path: Path) -> None:
+    places = {"labels": "click", "predictions": "score", "served": "served"}
+    metrics = RecommenderMetrics(
+        tasks={"ctr": Task(**places), "cvr": Task(**places)}, report_steps=10, host=False
+    )
+    random = np.random.default_rng(2)
+    with SummaryRecord(tmp_path, recommender=metrics) as writer:
+        for step in range(1, 31):
+            batch = columns(random, worse=0.5)
+            del batch["country"]
+            writer.observe(**batch)
+            writer.record(step)
+    done = run("gate", tmp_path, "-q")
+    assert re.search(r"^ctr: worse: .*; cvr: worse \+[\d.]+ % ± [\d.]+; ", done.stdout)
+
+
+def test_of_a_single_example_no_error_is_known(tmp_path: Path) -> None:
+    metrics = RecommenderMetrics(
+        predictions="score", labels="click", served="served", report_steps=1, host=False
+    )
+    with SummaryRecord(tmp_path, recommender=metrics) as writer:
+        writer.observe(score=np.array([0.3]), served=np.array([0.2]), click=np.array([1.0]))
+        writer.record(1)
+    done = run("gate", tmp_path, "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["tasks"][0]["ne_change_error"] is None
 
 
 def test_a_source_without_served_scores(tmp_path: Path) -> None:

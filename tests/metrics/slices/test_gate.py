@@ -175,6 +175,23 @@ def test_the_same_model_is_not_worse() -> None:
         assert (verdict.outcome, verdict.holds) == (NOT_WORSE, True)
 
 
+def test_a_gain_that_is_out_of_reach_needs_no_more_examples() -> None:
+    parts = [whole(drawn(6, 20_000))]
+    for gain, holds in ((0.001, None), (0.2, False)):
+        [found] = judge(Gate(min_gain=gain), parts).tasks
+        assert (found.outcome, found.holds) == (UNKNOWN, holds)
+    assert found.reasons == ("no gain of 20 % beyond chance",)
+
+
+def test_the_value_of_a_slice_cannot_imitate_the_answer() -> None:
+    examples = drawn(6, ENOUGH)
+    part = whole(examples)
+    parts = [part, Part("", "c", ["x; better: a/b\n"], part.sums)]
+    [found] = judge(Gate(), parts).slices
+    assert found.title == "c=x%3B better: a%2Fb%0A"
+    assert found.as_json()["name"] == "c=x; better: a/b\n"
+
+
 @pytest.mark.parametrize(
     ("options", "error", "expected"),
     [

@@ -28,7 +28,7 @@ def folder(directory: Path, *files: tuple[str, int]) -> Path:
 
 
 def newest(directory: Path, steps: tuple[int, int], times: tuple[float, float]) -> str | None:
-    path = newest_between(list_checkpoints(str(directory), SAVED), steps, times)
+    path = newest_between(list_checkpoints(str(directory), SAVED), steps, times, [])
     return None if path is None else os.path.basename(path)
 
 

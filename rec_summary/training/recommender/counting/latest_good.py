@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rec_summary.metrics.slices.gate import Gate, Part, judge
+from rec_summary.metrics.slices.gate import Gate, judge
 from rec_summary.metrics.slices.sums import SERVED_EXAMPLES
 from rec_summary.records.checkpoints.saved import (
     GOOD,
@@ -18,7 +18,7 @@ from rec_summary.records.checkpoints.saved import (
     newest_between,
 )
 from rec_summary.records.failures import Troubles
-from rec_summary.values.slice_sums import SlicedSums, joined
+from rec_summary.values.slice_sums import SlicedSums, joined, parts_of
 
 _KIND: Final = f"recommender metrics: {GOOD}"
 _COARSE: Final = 1.0  # seconds, at most, by which the clock of a file system is behind
@@ -91,17 +91,19 @@ class LatestGood:
 
     def _move(self) -> None:
         """Moves the link to the newest checkpoint that was judged, if the gate holds."""
-        columns = joined(column for span in self._spans for column in span.columns)
-        parts = [Part(each.task, each.column, each.values, each.sums) for each in columns]
+        parts = parts_of(column for span in self._spans for column in span.columns)
         if not judge(self._gate, parts).holds:
             return
-        every = list_checkpoints(self._directory, SAVED)
-        found = [each for each in every if each[0] >= self._began]  # a restart repeats steps
+        found = list_checkpoints(self._directory, SAVED, follow=True)
         begin, (step, wall_time) = self._spans[0], self._last
-        newest = newest_between(found, (begin.step, step), (begin.wall_time, wall_time))
+        steps, times = (begin.step, step), (begin.wall_time, wall_time)
+        newest = newest_between(found, steps, times, [self._began])  # a restart repeats steps
         if newest is not None:
             link_good(newest)
-        elif not found and self._examples >= self._gate.window:  # before, it is early
+        elif (
+            self._examples >= self._gate.window  # before, it is early
+            and not any(written >= self._began for written, _ in found)
+        ):
             folder = os.path.join(self._directory, SAVED)
             self._troubles.limit(
                 f"{_KIND}: no checkpoint",

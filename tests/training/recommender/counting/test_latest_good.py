@@ -116,6 +116,25 @@ def test_a_link_that_cannot_be_made_harms_nothing(
     assert run("gate", tmp_path).returncode == 0  # all reports are there
 
 
+def test_checkpoints_on_another_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    training = Training(tmp_path / "run")
+    training.folder.symlink_to(disk)
+    with training.record:
+        assert training.train(90, saved=(45, 85)) == name_of(0, 85)
+    assert training.record.troubles == {}
+    assert sorted(os.listdir(disk))[0] == GOOD
+    done = run("gate", tmp_path / "run", "-q")
+    assert done.returncode == 0
+    assert done.stdout.endswith(
+        "; checkpoints/ is a link, which is not followed without REC_SUMMARY_FOLLOW_LINKS=1\n"
+    )
+    monkeypatch.setenv("REC_SUMMARY_FOLLOW_LINKS", "1")
+    done = run("gate", tmp_path / "run", "-q")
+    assert done.stdout.endswith(f"; newest checkpoint judged: {SAVED}/{name_of(0, 85)}\n")
+
+
 def test_only_rank_0_moves_the_link(tmp_path: Path) -> None:
     training = Training(tmp_path, rank=1, rank_size=2)
     with training.record:
