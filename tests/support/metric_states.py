@@ -278,6 +278,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
             **nested("missing", _exact(10)),
             **nested("differences", _exact(-1)),
             **nested("difference_squares", _exact(2)),
+            **nested("halves", _exact(0)),
         },
     ),
     "user scores": ("UserScores", _USERS),

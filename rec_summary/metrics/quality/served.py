@@ -49,6 +49,9 @@ class Comparison(Batch):
         served: The served scores; one half if there is none.
         losses: The log losses of the new scores.
         served_losses: The log losses of the served scores.
+        differences: The weighted differences of the losses, new minus served. Of a soft label, the
+            first half has that of the example, and the second one 0.
+        wholes: The weights, of soft labels as the differences; None if no label is soft.
         keys: The order of the new scores, as in `Clicks`.
         hashes: A hash of each example; None if no sample is taken.
     """
@@ -60,6 +63,8 @@ class Comparison(Batch):
     served: Floats
     losses: Floats
     served_losses: Floats
+    differences: Floats
+    wholes: Floats | None
     keys: Keys
     hashes: Hashes | None
 
@@ -93,8 +98,11 @@ class Comparison(Batch):
             weights = on_weight_grid(np.where(clicks.labels, weights, weights / negative_rate))
             scores = negative_rate * scores / (negative_rate * scores + (1.0 - scores))
         new, old = (losses_of(each, clicks.labels) for each in (scores, served))
-        columns = (valid, clicks.labels, weights, scores, served)
-        return cls(*columns, new, old, clicks.keys, hashes)
+        differences, wholes = weights * (new - old), None
+        if clicks.is_soft:  # the differences of both halves have opposite signs
+            differences, wholes = _of_examples(differences), _of_examples(weights)
+        columns = (valid, clicks.labels, weights, scores, served, new, old)
+        return cls(*columns, differences, wholes, clicks.keys, hashes)
 
 
 class LossChange(NamedTuple):
@@ -222,7 +230,7 @@ class ServedQuality(State):
     _sums = ("odds_differences",)
     _parts = (
         *("compared", "served", "clicks", "others"),
-        *("_missing", "_differences", "_difference_squares"),
+        *("_missing", "_differences", "_difference_squares", "_halves"),
     )
 
     def __init__(self, negative_rate: float = 1.0, bins: int = 1024, rows: int = 4096) -> None:
@@ -244,6 +252,7 @@ class ServedQuality(State):
         self.odds_differences = np.zeros(2 * _SPAN)
         self._missing = ExactSum()  # the weights of examples without a served score
         self._differences, self._difference_squares = ExactSum(), ExactSum()
+        self._halves = ExactSum()  # twice the products of the weights of both halves of soft labels
         self.clicks, self.others = PairSample(rows), PairSample(rows)
 
     def update(
@@ -265,7 +274,8 @@ class ServedQuality(State):
             self._missing.add(batch.weights[~batch.valid])
         if not len(found):
             return
-        _, labels, weights, scores, served, losses, served_losses, keys, hashes = batch.cut(found)
+        _, labels, weights, scores, served, losses, served_losses, *rest = batch.cut(found)
+        differences, wholes, keys, hashes = rest
         orders, heavy = (keys, keys_of(served)), None if (weights == 1).all() else weights
         for quality, (score, loss), order in zip(
             (self.compared, self.served),
@@ -276,14 +286,16 @@ class ServedQuality(State):
             terms, marks = (loss * weights, score * weights), order << ONE | labels
             (part,) = QualityBatch(*terms, labels, marks, heavy).split([0])
             quality.count(part)
-        differences = weights * (losses - served_losses)
-        self._differences.add(weights * differences)
+        if wholes is not None:
+            self._halves.add(wholes * wholes - weights * weights)
+        self._differences.add((weights if wholes is None else wholes) * differences)
         self._difference_squares.add(differences * differences)
         buckets = np.floor((_odds(scores) - _odds(served)) * (_PARTS / SKEW)) + _SPAN
         places = np.clip(buckets, 0, 2 * _SPAN - 1).astype(np.intp)
         self.odds_differences += np.bincount(places, weights, 2 * _SPAN)
         pairs = ScorePairs(hashes, *orders, weights)
-        for sample, chosen in ((self.clicks, labels), (self.others, ~labels)):
+        some = True if heavy is None else weights > 0  # halves without a weight say nothing
+        for sample, chosen in ((self.clicks, labels & some), (self.others, ~labels & some)):
             sample.count(pairs.cut(chosen))
 
     def loss_change(self) -> LossChange:
@@ -291,7 +303,8 @@ class ServedQuality(State):
         losses = (quality.loss.log_loss() * quality.loss.weight for quality in self._qualities)
         loss, differences = self.served.loss, (self._differences, self._difference_squares)
         of_differences = (each.value() for each in differences)
-        sums = np.array([*losses, loss.weight, sum(loss.squares), *of_differences])
+        squares = sum(loss.squares) + self._halves.value()
+        sums = np.array([*losses, loss.weight, squares, *of_differences])
         return LossChange(*map(float, loss_change(*sums)))
 
     def auc_gain(self) -> tuple[float, float]:
@@ -299,23 +312,34 @@ class ServedQuality(State):
 
         The error is that of DeLong, DeLong and Clarke-Pearson 1988, for two scores of the same
         examples. Its variances are those of the samples of clicks and of non-clicks; they are
-        divided by the numbers of all clicks and non-clicks. NaN for fewer than two of either.
+        divided by the numbers of all clicks and non-clicks. The halves of a soft label are not
+        independent, which their covariance takes in. NaN for fewer than two of either.
         """
         new, old = (quality.order.auc().value for quality in self._qualities)
         clicks, others = self.clicks.pairs(), self.others.pairs()
         numbers = self.served.effective_numbers()
         if min(numbers) < 2 or not clicks.size or not others.size:
             return new - old, math.nan
-        variance = 0.0
+        variance, deviations = 0.0, []
         for own, opposite, number in zip((others, clicks), (clicks, others), numbers, strict=True):
             below, below_served = (
                 _shares_below(getattr(own, name), getattr(opposite, name), opposite.weights)
                 for name in ("scores", "served")
             )
             gaps, squares = below - below_served, own.weights * own.weights
-            spread = squares @ (gaps - np.average(gaps, weights=own.weights)) ** 2 / squares.sum()
-            variance += float(spread) / (number - 1)
-        return new - old, math.sqrt(variance)
+            deviations.append(gaps - np.average(gaps, weights=own.weights))
+            variance += float(squares @ deviations[-1] ** 2 / squares.sum()) / (number - 1)
+        # Both halves have one hash. A non-click gains by the clicks that are above it, not below.
+        _, *places = np.intersect1d(others.hashes, clicks.hashes, return_indices=True)
+        if (halves := self._halves.value()) and len(places[0]):
+            weights, moved = (
+                [each[at] for each, at in zip(columns, places, strict=True)]
+                for columns in ((others.weights, clicks.weights), deviations)
+            )
+            mean = float(np.average(np.multiply(*moved), weights=np.multiply(*weights)))
+            loss = self.served.loss
+            variance -= mean * halves / (loss.clicks * (loss.weight - loss.clicks))
+        return new - old, math.sqrt(max(variance, 0.0))
 
     def score_difference(self) -> float:
         """Returns the mean of the new scores minus that of the served ones."""
@@ -342,6 +366,13 @@ class ServedQuality(State):
 def odds_edges() -> Floats:
     """Returns the edges of the buckets of differences of log-odds, (buckets + 1,)."""
     return np.arange(-_SPAN, _SPAN + 1) * (SKEW / _PARTS)
+
+
+def _of_examples(halves: Floats) -> Floats:
+    """Returns the sums of both halves of soft labels, (2 * examples,), as of `Comparison`."""
+    wholes, size = np.zeros_like(halves), len(halves) // 2
+    wholes[:size] = halves[:size] + halves[size:]
+    return wholes
 
 
 def _odds(scores: Floats) -> Floats:
