@@ -337,7 +337,10 @@ class TaskMetrics:
         if self._predicts_nan:
             groups["lists"] = tags.LISTS
         detail = report.Detail(full=self._options.detail)
-        judging = {kind: filter(detail.has, tags.judging(kind, self._options.k)) for kind in groups}
+        judging = {
+            kind: [*filter(detail.has, tags.judging(kind, self._options.k))] for kind in groups
+        }
+        judging["served"] += [name + tags.STANDARD_ERROR for name in judging["served"]]
         lost = report.MetricValues(
             {
                 f"{tags.PREFIX}{name}/{window}": math.nan
