@@ -78,8 +78,8 @@ _PAIRS: Arrays = {
     "rows": _int(8),
     "limit": np.array(1 << 60, np.uint64),
     "hashes": np.array([5, 9], np.uint64),
-    "scores": np.array([3, 1 << 40], np.uint64),
-    "served": np.array([7, 1], np.uint64),
+    "scores": np.array([3, 1 << 30], np.uint32),
+    "served": np.array([7, 1], np.uint32),
     "weights": np.array([1.0, 0.5]),
 }
 _HISTOGRAM: Arrays = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rec_summary.arrays import Array, Flags, Floats
 from rec_summary.checks import check_int
@@ -35,6 +36,11 @@ more often come from other inputs than the ones in the log.
 _PARTS: Final = 4  # buckets of a skew
 _SPAN: Final = 40  # buckets on each side of 0; the last ones have all larger differences as well
 _ALL: Final = 1 << 64  # a limit above every hash
+_SHIFT: Final = np.uint64(31)  # of a key in a sample: six digits of a score are left
+_SEALED: Final = 8  # full buckets of a window have the rows of a sample together,
+_LEAST: Final = 256  # and at least as many each: the first one is alone
+
+ShortKeys = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -149,14 +155,14 @@ class ScorePairs(Batch):
 
     Attributes:
         hashes: A hash of each example.
-        scores: The order of the new scores, as of `score_cells`.
+        scores: The order of the new scores: the upper 32 bits of keys of `score_cells`.
         served: That of the served scores.
         weights: The weights.
     """
 
     hashes: Hashes
-    scores: Keys
-    served: Keys
+    scores: ShortKeys
+    served: ShortKeys
     weights: Floats
 
 
@@ -164,12 +170,13 @@ class PairSample(HashSample):
     """The two scores of a sample of examples, those with the lowest hashes; a mergeable state.
 
     Attributes:
-        rows: The maximum number of examples, of 32 bytes each; twice that between updates.
+        rows: The maximum number of examples, of 24 bytes each; twice that between updates. An
+            eighth, but at least 256, of a sample that gets no more examples.
     """
 
     _settings = ("rows",)
 
-    def __init__(self, rows: int = 4096) -> None:
+    def __init__(self, rows: int = 2048) -> None:
         """Starts empty.
 
         Args:
@@ -179,14 +186,18 @@ class PairSample(HashSample):
             TypeError, ValueError: `rows` is anything else.
         """
         self.rows = check_int("rows", rows)
-        none: Keys = np.zeros(0, np.uint64)
-        self._begin(self.rows, _ALL, ScorePairs(none, none, none, np.zeros(0)))
+        none: ShortKeys = np.zeros(0, np.uint32)
+        self._begin(self.rows, _ALL, ScorePairs(np.zeros(0, np.uint64), none, none, np.zeros(0)))
 
     def pairs(self) -> ScorePairs:
         """Returns the examples of the sample."""
         self._compact()
         pairs: ScorePairs = self._sample
         return pairs
+
+    def seal(self) -> None:
+        """Drops most examples: those of all buckets of a window are as many as `rows`."""
+        self._compact(max(self.rows // _SEALED, _LEAST))
 
     def arrays(self) -> dict[str, Array]:
         """Returns the setting, ``limit`` (0 if it is above all), and the examples."""
@@ -200,17 +211,20 @@ class PairSample(HashSample):
         hashes = arrays.take("hashes", np.uint64, (None,))
         if state._below(hashes) < len(hashes) or (hashes[1:] < hashes[:-1]).any():
             raise ValueError(three_part("hashes", hashes, "rising ones below the limit"))
-        new, old = (arrays.take(name, np.uint64, hashes.shape) for name in ("scores", "served"))
+        new, old = (arrays.take(name, np.uint32, hashes.shape) for name in ("scores", "served"))
         weights = arrays.sums("weights", np.float64, hashes.shape)
         state._pending = [ScorePairs(hashes, new, old, weights)]
         return state
 
-    def _compact(self) -> None:
-        if not self._pending:
+    def _compact(self, most: int | None = None) -> None:
+        most = self.rows if most is None else min(most, self.rows)
+        if not self._pending and self._sample.size <= most:
             return
         rows = self._taken()
-        self._sample = rows = rows.cut(np.argsort(rows.hashes, kind="stable"))
-        self._lower(int(rows.hashes[self.rows]) if rows.size > self.rows else self._limit)
+        if rows.size > most:
+            self._limit = min(int(np.partition(rows.hashes, most)[most]), self._limit)
+        rows = rows.cut(np.flatnonzero(self.takes(rows.hashes)))
+        self._sample = rows.cut(np.argsort(rows.hashes, kind="stable"))
 
 
 class ServedQuality(State):
@@ -233,7 +247,7 @@ class ServedQuality(State):
         *("_missing", "_differences", "_difference_squares", "_halves"),
     )
 
-    def __init__(self, negative_rate: float = 1.0, bins: int = 1024, rows: int = 4096) -> None:
+    def __init__(self, negative_rate: float = 1.0, bins: int = 1024, rows: int = 2048) -> None:
         """Starts empty.
 
         Args:
@@ -269,12 +283,12 @@ class ServedQuality(State):
 
     def count(self, batch: Comparison) -> None:
         """Counts examples, which have hashes."""
-        found = np.flatnonzero(batch.valid)
-        if len(found) < batch.size:
+        if not batch.valid.all():
             self._missing.add(batch.weights[~batch.valid])
-        if not len(found):
+            batch = batch.cut(np.flatnonzero(batch.valid))
+        if not batch.size:
             return
-        _, labels, weights, scores, served, losses, served_losses, *rest = batch.cut(found)
+        _, labels, weights, scores, served, losses, served_losses, *rest = batch
         differences, wholes, keys, hashes = rest
         orders, heavy = (keys, keys_of(served)), None if (weights == 1).all() else weights
         for quality, (score, loss), order in zip(
@@ -290,13 +304,17 @@ class ServedQuality(State):
             self._halves.add(wholes * wholes - weights * weights)
         self._differences.add((weights if wholes is None else wholes) * differences)
         self._difference_squares.add(differences * differences)
-        buckets = np.floor((_odds(scores) - _odds(served)) * (_PARTS / SKEW)) + _SPAN
-        places = np.clip(buckets, 0, 2 * _SPAN - 1).astype(np.intp)
+        new, old = (np.clip(each, LEAST_SCORE, 1.0 - LEAST_SCORE) for each in (scores, served))
+        odds = np.log(new * (1.0 - old) / (old * (1.0 - new)))
+        places = np.floor(odds * (_PARTS / SKEW)).astype(np.intp) + _SPAN
+        places = np.clip(places, 0, 2 * _SPAN - 1)
         self.odds_differences += np.bincount(places, weights, 2 * _SPAN)
-        pairs = ScorePairs(hashes, *orders, weights)
-        some = True if heavy is None else weights > 0  # halves without a weight say nothing
-        for sample, chosen in ((self.clicks, labels & some), (self.others, ~labels & some)):
-            sample.count(pairs.cut(chosen))
+        for sample, chosen in ((self.clicks, labels), (self.others, ~labels)):
+            if heavy is not None:
+                chosen = chosen & (weights > 0)  # a half without a weight says nothing
+            at = np.flatnonzero(chosen & sample.takes(hashes))
+            upper, upper_served = ((each[at] >> _SHIFT).astype(np.uint32) for each in orders)
+            sample.count(ScorePairs(hashes[at], upper, upper_served, weights[at]))
 
     def loss_change(self) -> LossChange:
         """Returns the relative change of the log loss, and of the normalised entropy."""
@@ -375,13 +393,7 @@ def _of_examples(halves: Floats) -> Floats:
     return wholes
 
 
-def _odds(scores: Floats) -> Floats:
-    scores = np.clip(scores, LEAST_SCORE, 1.0 - LEAST_SCORE)
-    odds: Floats = np.log(scores) - np.log1p(-scores)
-    return odds
-
-
-def _shares_below(scores: Keys, others: Keys, weights: Floats) -> Floats:
+def _shares_below(scores: ShortKeys, others: ShortKeys, weights: Floats) -> Floats:
     """Returns the share of others, by weight, with a lower score; equal ones count half."""
     order = np.argsort(others)
     sums = np.append(0.0, np.cumsum(weights[order]))

@@ -89,6 +89,20 @@ def test_a_sample_has_nearly_the_error_of_all_examples() -> None:
     assert [sample.pairs().size for sample in (state.clicks, state.others)] == [500, 500]
 
 
+def test_the_full_buckets_of_a_window_have_the_sample_together() -> None:
+    columns = stream(12, 80_000, base=-2.0)
+    window = LastExamples(ServedQuality(rows=2048), 80_000, 8)
+    count(window, columns)
+    state = window.total()
+    exact = counted(columns, rows=1 << 17).auc_gain()[1]
+    assert state.auc_gain()[1] == pytest.approx(exact, rel=0.1)
+    for name, sample in (("clicks", state.clicks), ("others", state.others)):
+        assert 1500 < sample.pairs().size <= 2048
+        sizes = [window.arrays()[f"pane{at}.{name}.hashes"].size for at in range(8)]
+        assert sizes[:7] == [256] * 7
+        assert sizes[7] > 1024  # it gets more examples
+
+
 def resampled(columns: dict[str, Any], statistic: Any, repetitions: int = 150) -> float:
     """Returns the standard error of a number by the bootstrap."""
     random = np.random.default_rng(9)
