@@ -78,8 +78,8 @@ _PAIRS: Arrays = {
     "rows": _int(8),
     "limit": np.array(1 << 60, np.uint64),
     "hashes": np.array([5, 9], np.uint64),
-    "scores": np.array([3, 1 << 40], np.uint64),
-    "served": np.array([7, 1], np.uint64),
+    "scores": np.array([3, 1 << 30], np.uint32),
+    "served": np.array([7, 1], np.uint32),
     "weights": np.array([1.0, 0.5]),
 }
 _HISTOGRAM: Arrays = {
@@ -278,6 +278,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
             **nested("missing", _exact(10)),
             **nested("differences", _exact(-1)),
             **nested("difference_squares", _exact(2)),
+            **nested("halves", _exact(0)),
         },
     ),
     "user scores": ("UserScores", _USERS),

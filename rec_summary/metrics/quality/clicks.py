@@ -47,6 +47,11 @@ class Clicks:
     size: int
     refused: Integers
 
+    @property
+    def is_soft(self) -> bool:
+        """Whether each example is here twice."""
+        return len(self.labels) > self.size - int(self.refused.sum())
+
 
 def column(name: str, values: Any, size: int | None = None) -> Array:
     """Returns real numbers or bools as a one-dimensional array.

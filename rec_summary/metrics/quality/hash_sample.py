@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rec_summary.arrays import Floats
+from rec_summary.arrays import Flags, Floats
 from rec_summary.metrics.hashing import Hashes
 from rec_summary.metrics.state import State
 
@@ -67,11 +67,16 @@ class HashSample(State, is_base=True):
         """The share of the space of ids that is sampled; 1 if every group is."""
         return self._limit / self._above
 
+    def takes(self, groups: Hashes) -> Flags:
+        """Returns whether groups are in the sample, as of now."""
+        is_limited = self._limit < self._above
+        return groups < np.uint64(self._limit) if is_limited else np.ones(len(groups), np.bool_)
+
     def count(self, batch: Any) -> None:
         """Counts prepared rows and keeps their arrays."""
         if self._limit < self._above:
             groups, *_ = batch
-            batch = batch.cut(np.flatnonzero(groups < np.uint64(self._limit)))
+            batch = batch.cut(np.flatnonzero(self.takes(groups)))
         self._pending.append(batch)
         self._waiting += batch.size
         if self._waiting >= self._most:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rec_summary.arrays import Array, Flags, Floats
 from rec_summary.checks import check_int
@@ -35,6 +36,11 @@ more often come from other inputs than the ones in the log.
 _PARTS: Final = 4  # buckets of a skew
 _SPAN: Final = 40  # buckets on each side of 0; the last ones have all larger differences as well
 _ALL: Final = 1 << 64  # a limit above every hash
+_SHIFT: Final = np.uint64(31)  # of a key in a sample: six digits of a score are left
+_SEALED: Final = 8  # full buckets of a window have the rows of a sample together,
+_LEAST: Final = 256  # and at least as many each: the first one is alone
+
+ShortKeys = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,9 @@ class Comparison(Batch):
         served: The served scores; one half if there is none.
         losses: The log losses of the new scores.
         served_losses: The log losses of the served scores.
+        differences: The weighted differences of the losses, new minus served. Of a soft label, the
+            first half has that of the example, and the second one 0.
+        wholes: The weights, of soft labels as the differences; None if no label is soft.
         keys: The order of the new scores, as in `Clicks`.
         hashes: A hash of each example; None if no sample is taken.
     """
@@ -60,6 +69,8 @@ class Comparison(Batch):
     served: Floats
     losses: Floats
     served_losses: Floats
+    differences: Floats
+    wholes: Floats | None
     keys: Keys
     hashes: Hashes | None
 
@@ -93,8 +104,11 @@ class Comparison(Batch):
             weights = on_weight_grid(np.where(clicks.labels, weights, weights / negative_rate))
             scores = negative_rate * scores / (negative_rate * scores + (1.0 - scores))
         new, old = (losses_of(each, clicks.labels) for each in (scores, served))
-        columns = (valid, clicks.labels, weights, scores, served)
-        return cls(*columns, new, old, clicks.keys, hashes)
+        differences, wholes = weights * (new - old), None
+        if clicks.is_soft:  # the differences of both halves have opposite signs
+            differences, wholes = _of_examples(differences), _of_examples(weights)
+        columns = (valid, clicks.labels, weights, scores, served, new, old)
+        return cls(*columns, differences, wholes, clicks.keys, hashes)
 
 
 class LossChange(NamedTuple):
@@ -141,14 +155,14 @@ class ScorePairs(Batch):
 
     Attributes:
         hashes: A hash of each example.
-        scores: The order of the new scores, as of `score_cells`.
+        scores: The order of the new scores: the upper 32 bits of keys of `score_cells`.
         served: That of the served scores.
         weights: The weights.
     """
 
     hashes: Hashes
-    scores: Keys
-    served: Keys
+    scores: ShortKeys
+    served: ShortKeys
     weights: Floats
 
 
@@ -156,12 +170,13 @@ class PairSample(HashSample):
     """The two scores of a sample of examples, those with the lowest hashes; a mergeable state.
 
     Attributes:
-        rows: The maximum number of examples, of 32 bytes each; twice that between updates.
+        rows: The maximum number of examples, of 24 bytes each; twice that between updates. An
+            eighth, but at least 256, of a sample that gets no more examples.
     """
 
     _settings = ("rows",)
 
-    def __init__(self, rows: int = 4096) -> None:
+    def __init__(self, rows: int = 2048) -> None:
         """Starts empty.
 
         Args:
@@ -171,14 +186,18 @@ class PairSample(HashSample):
             TypeError, ValueError: `rows` is anything else.
         """
         self.rows = check_int("rows", rows)
-        none: Keys = np.zeros(0, np.uint64)
-        self._begin(self.rows, _ALL, ScorePairs(none, none, none, np.zeros(0)))
+        none: ShortKeys = np.zeros(0, np.uint32)
+        self._begin(self.rows, _ALL, ScorePairs(np.zeros(0, np.uint64), none, none, np.zeros(0)))
 
     def pairs(self) -> ScorePairs:
         """Returns the examples of the sample."""
         self._compact()
         pairs: ScorePairs = self._sample
         return pairs
+
+    def seal(self) -> None:
+        """Drops most examples: those of all buckets of a window are as many as `rows`."""
+        self._compact(max(self.rows // _SEALED, _LEAST))
 
     def arrays(self) -> dict[str, Array]:
         """Returns the setting, ``limit`` (0 if it is above all), and the examples."""
@@ -192,17 +211,20 @@ class PairSample(HashSample):
         hashes = arrays.take("hashes", np.uint64, (None,))
         if state._below(hashes) < len(hashes) or (hashes[1:] < hashes[:-1]).any():
             raise ValueError(three_part("hashes", hashes, "rising ones below the limit"))
-        new, old = (arrays.take(name, np.uint64, hashes.shape) for name in ("scores", "served"))
+        new, old = (arrays.take(name, np.uint32, hashes.shape) for name in ("scores", "served"))
         weights = arrays.sums("weights", np.float64, hashes.shape)
         state._pending = [ScorePairs(hashes, new, old, weights)]
         return state
 
-    def _compact(self) -> None:
-        if not self._pending:
+    def _compact(self, most: int | None = None) -> None:
+        most = self.rows if most is None else min(most, self.rows)
+        if not self._pending and self._sample.size <= most:
             return
         rows = self._taken()
-        self._sample = rows = rows.cut(np.argsort(rows.hashes, kind="stable"))
-        self._lower(int(rows.hashes[self.rows]) if rows.size > self.rows else self._limit)
+        if rows.size > most:
+            self._limit = min(int(np.partition(rows.hashes, most)[most]), self._limit)
+        rows = rows.cut(np.flatnonzero(self.takes(rows.hashes)))
+        self._sample = rows.cut(np.argsort(rows.hashes, kind="stable"))
 
 
 class ServedQuality(State):
@@ -222,10 +244,10 @@ class ServedQuality(State):
     _sums = ("odds_differences",)
     _parts = (
         *("compared", "served", "clicks", "others"),
-        *("_missing", "_differences", "_difference_squares"),
+        *("_missing", "_differences", "_difference_squares", "_halves"),
     )
 
-    def __init__(self, negative_rate: float = 1.0, bins: int = 1024, rows: int = 4096) -> None:
+    def __init__(self, negative_rate: float = 1.0, bins: int = 1024, rows: int = 2048) -> None:
         """Starts empty.
 
         Args:
@@ -244,6 +266,7 @@ class ServedQuality(State):
         self.odds_differences = np.zeros(2 * _SPAN)
         self._missing = ExactSum()  # the weights of examples without a served score
         self._differences, self._difference_squares = ExactSum(), ExactSum()
+        self._halves = ExactSum()  # twice the products of the weights of both halves of soft labels
         self.clicks, self.others = PairSample(rows), PairSample(rows)
 
     def update(
@@ -260,12 +283,13 @@ class ServedQuality(State):
 
     def count(self, batch: Comparison) -> None:
         """Counts examples, which have hashes."""
-        found = np.flatnonzero(batch.valid)
-        if len(found) < batch.size:
+        if not batch.valid.all():
             self._missing.add(batch.weights[~batch.valid])
-        if not len(found):
+            batch = batch.cut(np.flatnonzero(batch.valid))
+        if not batch.size:
             return
-        _, labels, weights, scores, served, losses, served_losses, keys, hashes = batch.cut(found)
+        _, labels, weights, scores, served, losses, served_losses, *rest = batch
+        differences, wholes, keys, hashes = rest
         orders, heavy = (keys, keys_of(served)), None if (weights == 1).all() else weights
         for quality, (score, loss), order in zip(
             (self.compared, self.served),
@@ -276,22 +300,29 @@ class ServedQuality(State):
             terms, marks = (loss * weights, score * weights), order << ONE | labels
             (part,) = QualityBatch(*terms, labels, marks, heavy).split([0])
             quality.count(part)
-        differences = weights * (losses - served_losses)
-        self._differences.add(weights * differences)
+        if wholes is not None:
+            self._halves.add(wholes * wholes - weights * weights)
+        self._differences.add((weights if wholes is None else wholes) * differences)
         self._difference_squares.add(differences * differences)
-        buckets = np.floor((_odds(scores) - _odds(served)) * (_PARTS / SKEW)) + _SPAN
-        places = np.clip(buckets, 0, 2 * _SPAN - 1).astype(np.intp)
+        new, old = (np.clip(each, LEAST_SCORE, 1.0 - LEAST_SCORE) for each in (scores, served))
+        odds = np.log(new * (1.0 - old) / (old * (1.0 - new)))
+        places = np.floor(odds * (_PARTS / SKEW)).astype(np.intp) + _SPAN
+        places = np.clip(places, 0, 2 * _SPAN - 1)
         self.odds_differences += np.bincount(places, weights, 2 * _SPAN)
-        pairs = ScorePairs(hashes, *orders, weights)
         for sample, chosen in ((self.clicks, labels), (self.others, ~labels)):
-            sample.count(pairs.cut(chosen))
+            if heavy is not None:
+                chosen = chosen & (weights > 0)  # a half without a weight says nothing
+            at = np.flatnonzero(chosen & sample.takes(hashes))
+            upper, upper_served = ((each[at] >> _SHIFT).astype(np.uint32) for each in orders)
+            sample.count(ScorePairs(hashes[at], upper, upper_served, weights[at]))
 
     def loss_change(self) -> LossChange:
         """Returns the relative change of the log loss, and of the normalised entropy."""
         losses = (quality.loss.log_loss() * quality.loss.weight for quality in self._qualities)
         loss, differences = self.served.loss, (self._differences, self._difference_squares)
         of_differences = (each.value() for each in differences)
-        sums = np.array([*losses, loss.weight, sum(loss.squares), *of_differences])
+        squares = sum(loss.squares) + self._halves.value()
+        sums = np.array([*losses, loss.weight, squares, *of_differences])
         return LossChange(*map(float, loss_change(*sums)))
 
     def auc_gain(self) -> tuple[float, float]:
@@ -299,23 +330,34 @@ class ServedQuality(State):
 
         The error is that of DeLong, DeLong and Clarke-Pearson 1988, for two scores of the same
         examples. Its variances are those of the samples of clicks and of non-clicks; they are
-        divided by the numbers of all clicks and non-clicks. NaN for fewer than two of either.
+        divided by the numbers of all clicks and non-clicks. The halves of a soft label are not
+        independent, which their covariance takes in. NaN for fewer than two of either.
         """
         new, old = (quality.order.auc().value for quality in self._qualities)
         clicks, others = self.clicks.pairs(), self.others.pairs()
         numbers = self.served.effective_numbers()
         if min(numbers) < 2 or not clicks.size or not others.size:
             return new - old, math.nan
-        variance = 0.0
+        variance, deviations = 0.0, []
         for own, opposite, number in zip((others, clicks), (clicks, others), numbers, strict=True):
             below, below_served = (
                 _shares_below(getattr(own, name), getattr(opposite, name), opposite.weights)
                 for name in ("scores", "served")
             )
             gaps, squares = below - below_served, own.weights * own.weights
-            spread = squares @ (gaps - np.average(gaps, weights=own.weights)) ** 2 / squares.sum()
-            variance += float(spread) / (number - 1)
-        return new - old, math.sqrt(variance)
+            deviations.append(gaps - np.average(gaps, weights=own.weights))
+            variance += float(squares @ deviations[-1] ** 2 / squares.sum()) / (number - 1)
+        # Both halves have one hash. A non-click gains by the clicks that are above it, not below.
+        _, *places = np.intersect1d(others.hashes, clicks.hashes, return_indices=True)
+        if (halves := self._halves.value()) and len(places[0]):
+            weights, moved = (
+                [each[at] for each, at in zip(columns, places, strict=True)]
+                for columns in ((others.weights, clicks.weights), deviations)
+            )
+            mean = float(np.average(np.multiply(*moved), weights=np.multiply(*weights)))
+            loss = self.served.loss
+            variance -= mean * halves / (loss.clicks * (loss.weight - loss.clicks))
+        return new - old, math.sqrt(max(variance, 0.0))
 
     def score_difference(self) -> float:
         """Returns the mean of the new scores minus that of the served ones."""
@@ -344,13 +386,14 @@ def odds_edges() -> Floats:
     return np.arange(-_SPAN, _SPAN + 1) * (SKEW / _PARTS)
 
 
-def _odds(scores: Floats) -> Floats:
-    scores = np.clip(scores, LEAST_SCORE, 1.0 - LEAST_SCORE)
-    odds: Floats = np.log(scores) - np.log1p(-scores)
-    return odds
+def _of_examples(halves: Floats) -> Floats:
+    """Returns the sums of both halves of soft labels, (2 * examples,), as of `Comparison`."""
+    wholes, size = np.zeros_like(halves), len(halves) // 2
+    wholes[:size] = halves[:size] + halves[size:]
+    return wholes
 
 
-def _shares_below(scores: Keys, others: Keys, weights: Floats) -> Floats:
+def _shares_below(scores: ShortKeys, others: ShortKeys, weights: Floats) -> Floats:
     """Returns the share of others, by weight, with a lower score; equal ones count half."""
     order = np.argsort(others)
     sums = np.append(0.0, np.cumsum(weights[order]))

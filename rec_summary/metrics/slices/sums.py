@@ -51,7 +51,7 @@ w², w²y, w²l, w²l², w²ly, w²(p - y)².
 
 The others are of examples with a served score, and 0 for a task without: 1, v, vy, vl, vm, v², v²d,
 v²d², vp, vq, v²(p - q)². There, v and p are those of the original traffic (`served.Comparison`), q
-is the served score and m its log loss, and d is l - m.
+is the served score and m its log loss, and d is l - m. Both halves of a soft label are one example.
 """
 
 (
@@ -153,9 +153,7 @@ class Moments:
         count = len(clicks.labels)
         ones = np.broadcast_to(1.0, count)
         weights: Floats = ones if clicks.weights is None else clicks.weights
-        # A soft label is there twice.
-        is_soft = clicks.kept is not None and count > clicks.size - int(clicks.refused.sum())
-        examples = ones / 2 if is_soft else ones
+        examples = ones / 2 if clicks.is_soft else ones
         of_clicks = weights * clicks.labels.astype(np.float64)
         is_weighted = clicks.weights is not None
         return cls(examples, weights, of_clicks, scores, losses, marks, is_weighted, compared)
@@ -190,16 +188,17 @@ class Moments:
             return {}
         own = self.compared
         weights = own.weights * own.valid
-        differences = weights * (own.losses - own.served_losses)
-        apart = weights * (own.scores - own.served)
+        wholes = weights if own.wholes is None else own.wholes * own.valid
+        differences = own.differences * own.valid
+        apart = wholes * (own.scores - own.served)
         pairs: tuple[tuple[Floats, Array | None], ...] = (
             (self.examples, own.valid),
             (weights, None),
             (weights, own.labels),
             (weights, own.losses),
             (weights, own.served_losses),
-            (weights, weights),
-            (weights, differences),
+            (wholes, wholes),
+            (wholes, differences),
             (differences, differences),
             (weights, own.scores),
             (weights, own.served),

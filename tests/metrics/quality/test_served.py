@@ -89,6 +89,20 @@ def test_a_sample_has_nearly_the_error_of_all_examples() -> None:
     assert [sample.pairs().size for sample in (state.clicks, state.others)] == [500, 500]
 
 
+def test_the_full_buckets_of_a_window_have_the_sample_together() -> None:
+    columns = stream(12, 80_000, base=-2.0)
+    window = LastExamples(ServedQuality(rows=2048), 80_000, 8)
+    count(window, columns)
+    state = window.total()
+    exact = counted(columns, rows=1 << 17).auc_gain()[1]
+    assert state.auc_gain()[1] == pytest.approx(exact, rel=0.1)
+    for name, sample in (("clicks", state.clicks), ("others", state.others)):
+        assert 1500 < sample.pairs().size <= 2048
+        sizes = [window.arrays()[f"pane{at}.{name}.hashes"].size for at in range(8)]
+        assert sizes[:7] == [256] * 7
+        assert sizes[7] > 1024  # it gets more examples
+
+
 def resampled(columns: dict[str, Any], statistic: Any, repetitions: int = 150) -> float:
     """Returns the standard error of a number by the bootstrap."""
     random = np.random.default_rng(9)
@@ -130,6 +144,46 @@ def test_both_errors_are_those_of_a_bootstrap(weighted: bool) -> None:
     difference = resampled(columns, lambda own: np.subtract(*losses_of(own)))
     assert change.error == pytest.approx(difference / old, rel=0.2)
     assert gain[1] == pytest.approx(resampled(columns, gain_of), rel=0.2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_soft_labels_have_the_errors_of_whole_examples(weighted: bool) -> None:
+    found = []
+    for seed in range(100):
+        random, size = np.random.default_rng(seed), 1000
+        truth = random.normal(-1, 1, size)
+        columns = {
+            "labels": sigmoid(truth + random.normal(0, 0.5, size)),
+            "scores": sigmoid(truth + random.normal(0, 0.2, size)),
+            "served": sigmoid(truth + random.normal(0, 0.3, size)),
+        }
+        columns["labels"][: size // 4] = random.random(size // 4) < 0.3  # some are not soft
+        if weighted:
+            columns["weights"] = random.integers(1, 9, size) / 4
+        state = counted(columns)
+        found.append((*state.loss_change(), *state.auc_gain()))
+    change, gain = np.std(found, axis=0)[[0, 2]]
+    change_error, gain_error = np.mean(found, axis=0)[[1, 3]]
+    assert change_error == pytest.approx(change, rel=0.2)
+    assert gain_error == pytest.approx(gain, rel=0.2)
+
+
+def test_a_sample_of_soft_labels_has_nearly_the_error_of_all_examples() -> None:
+    columns = stream(10, 20_000)
+    random = np.random.default_rng(11)
+    soft = random.random(20_000) < 0.5
+    columns["labels"] = np.where(soft, random.random(20_000) / 4, columns["labels"])
+    error, exact = (counted(columns, rows=rows).auc_gain()[1] for rows in (800, 1 << 17))
+    assert error == pytest.approx(exact, rel=0.1)
+
+
+def test_one_example_with_a_soft_label_has_no_error() -> None:
+    one = np.array([0.25])
+    state = counted({"labels": one, "scores": np.array([0.2]), "served": np.array([0.5])})
+    change = state.loss_change()
+    losses = [-(0.25 * math.log(score) + 0.75 * math.log(1 - score)) for score in (0.2, 0.5)]
+    assert change.change == pytest.approx(losses[0] / losses[1] - 1)
+    assert math.isnan(change.error)
 
 
 def test_sampled_non_clicks_have_the_comparison_of_the_whole_stream() -> None:

@@ -135,14 +135,30 @@ def test_the_sums_of_served_scores_are_those_of_the_original_traffic(
         assert {field: own[field] for field in fields} == pytest.approx(expected, rel=1e-5)
 
 
-def test_soft_labels_are_compared_as_a_click_and_a_non_click() -> None:
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_soft_labels_are_compared_as_whole_examples(rate: float) -> None:
     labels, served = np.array([0.25, 1.0, 0.0]), np.array([0.5, 0.5, np.nan])
     sums = ValueSums()
-    sums.count(batch(np.array([0.2, 0.9, 0.1]), labels, None, served))
+    sums.count(batch(np.array([0.2, 0.9, 0.1]), labels, None, served, rate))
     own = by_field(sums.end_interval(detailed=False))[""]
-    assert (own["served_examples"], own["served_weight"], own["served_clicks"]) == (2, 2, 1.25)
-    expected = -(0.25 * np.log(0.2) + 0.75 * np.log(0.8) + np.log(0.9))
-    assert own["compared_loss"] == pytest.approx(expected, rel=1e-5)
+    others, clicks = np.array([0.75, 0]) / rate, np.array([0.25, 1])
+    weights, scores = others + clicks, np.array([0.2, 0.9])
+    scores = rate * scores / (rate * scores + 1 - scores)
+    new, old = (-(clicks * np.log(p) + others * np.log1p(-p)) for p in (scores, np.full(2, 0.5)))
+    expected = {
+        "served_examples": 2,
+        "served_weight": weights.sum(),
+        "served_clicks": 1.25,
+        "compared_loss": new.sum(),
+        "served_loss": old.sum(),
+        "served_weight_squares": weights @ weights,
+        "loss_differences": weights @ (new - old),
+        "loss_difference_squares": (new - old) @ (new - old),
+        "compared_predicted": weights @ scores,
+        "served_predicted": weights.sum() / 2,
+        "score_difference_squares": weights**2 @ (scores - 0.5) ** 2,
+    }
+    assert {name: own[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
 @settings(deadline=None, max_examples=30)

@@ -145,6 +145,7 @@ def test_a_network_that_predicts_nan_has_no_comparison() -> None:
     found = scalars(rank)
     for name in ("served_ne_change", "served_auc_gain"):
         assert math.isnan(found[f"{name}/last_{4 * SIZE}"])
+        assert math.isnan(found[f"{name}_standard_error/last_{4 * SIZE}"])
         assert math.isnan(found[f"slice/served_model_age/{name}_worst/last_{4 * SIZE}"])
 
 

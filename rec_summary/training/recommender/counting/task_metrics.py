@@ -47,7 +47,7 @@ from rec_summary.values.slice_sums import SlicedSums
 _SLICE_BINS: Final = 128  # of the score in a slice
 _SLICE_CELLS: Final = 2048  # of users, lists and pairs in a slice
 _PAIR_ROWS: Final = 16_384
-_PAIRS: Final = 4096  # examples of which the error of the gain in AUC is estimated, of 1 % itself
+_PAIRS: Final = 2048  # examples of which the error of the gain in AUC is estimated, of 2 % itself
 _SLICE_PAIRS: Final = 512
 _BUCKETS: Final = 8  # of a window: of slices as of the whole task, so that they add up
 _NO_PROBABILITY: Final = ("score outside [0, 1]", "probabilities do not add up to 1")
@@ -337,7 +337,10 @@ class TaskMetrics:
         if self._predicts_nan:
             groups["lists"] = tags.LISTS
         detail = report.Detail(full=self._options.detail)
-        judging = {kind: filter(detail.has, tags.judging(kind, self._options.k)) for kind in groups}
+        judging = {
+            kind: [*filter(detail.has, tags.judging(kind, self._options.k))] for kind in groups
+        }
+        judging["served"] += [name + tags.STANDARD_ERROR for name in judging["served"]]
         lost = report.MetricValues(
             {
                 f"{tags.PREFIX}{name}/{window}": math.nan
