@@ -87,7 +87,8 @@ def newest_between(
         match = _OF_RANK.fullmatch(os.path.basename(path))
         at = bisect.bisect_left(times, written)  # the first report that is not before it
         until = times[at] if at < len(times) else math.inf
-        is_behind = any(written < each <= until for each in starts)
+        # The store of a URL has whole seconds.
+        is_behind = any(written < math.floor(each) and each <= until for each in starts)
         last = steps[min(bisect.bisect_left(times, written + _CLOCKS_SECS), len(steps) - 1)]
         if is_behind:
             last = steps[at - 1] if at else -1

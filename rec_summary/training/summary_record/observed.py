@@ -75,7 +75,7 @@ class Observed:
             received = verbatim(f"columns {', '.join(sorted(columns)) or 'none'}")
             expected = f"columns {', '.join(sorted(self._names))}"
             raise ValueError(three_part("a batch of observe", received, expected))
-        values = {name: columns[name] for name in self._names}
+        values = {name: value for name, value in columns.items() if name in self._names}
         copies = {
             name: value.copy() if type(value) is np.ndarray and value.ndim else _copy(name, value)
             for name, value in values.items()

@@ -44,6 +44,14 @@ def test_the_newest_one_of_an_interval(tmp_path: Path) -> None:
     assert newest(tmp_path / "no directory", steps, (0, 100)) is None
 
 
+@pytest.mark.parametrize(("written", "found"), [(100.0, True), (99.0, False)])
+def test_a_time_in_whole_seconds_is_not_before_the_start(written: float, found: bool) -> None:
+    """As of the store of a URL: the training begins, saves and reports within a second."""
+    path = f"s3://bucket/{name_of(0, 20)}"
+    newest = newest_between([(written, path)], (10, 30), (100.8, 100.9), [100.7])
+    assert newest == (path if found else None)
+
+
 def test_what_is_no_complete_checkpoint(tmp_path: Path) -> None:
     saved = folder(tmp_path, (".rank_0.tmp.ckpt", 1), ("a.ckpt.tmp", 1))
     (saved / "folder.ckpt").mkdir()
