@@ -1,0 +1,109 @@
+"""What the page is answered: the same as commands print, and curves with their errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rec_summary.tensorboard.page.answers import PageAnswers
+from rec_summary.tensorboard.provider.run_index import RunIndex
+from tests.answers.test_why import by_chance, stream
+from tests.support import command
+from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.recorded_streams import write_histories
+
+RUN = "broken"
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tree = tmp_path_factory.mktemp("page") / "records"
+    histories = stream(by_chance)
+    reports = len(histories[0].steps)
+    scalars = {
+        "loss": np.linspace(1, 0.5, reports),
+        "recommender/ctr/auc/last_20000": np.linspace(0.6, 0.7, reports),
+        "recommender/ctr/calibration/lifetime": np.full(reports, 1.1),
+        "recommender/ctr/normalised_entropy/last_20000": np.full(reports, 0.9),
+    }
+    write_histories(tree / RUN, histories, scalars)
+    write_segment(tree / "plain", event(1, scalar("loss", 1.0)))
+    return tree
+
+
+@pytest.fixture(scope="module")
+def answers(records: Path) -> PageAnswers:
+    index = RunIndex(str(records))
+    index.poll()
+    return PageAnswers(index)
+
+
+def printed(name: str, records: Path) -> object:
+    done = command.run(name, records / RUN, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_runs_have_their_tasks(answers: PageAnswers) -> None:
+    runs = {run["run"]: run for run in answers.runs()["runs"]}
+    assert {name: run["is_recommender"] for name, run in runs.items()} == {
+        RUN: True,
+        "plain": False,
+    }
+    assert runs[RUN]["tasks"] == ["ctr"]
+    assert runs[RUN]["step"] == stream(by_chance)[0].steps[-1]
+    assert [run["run"] for run in answers.runs([RUN])["runs"]] == [RUN]
+
+
+def test_page_and_commands_give_the_same_answers(answers: PageAnswers, records: Path) -> None:
+    why = answers.why(RUN)
+    text = why.pop("lines")
+    assert {**why, "run": None} == {**printed("why", records), "run": None}  # type: ignore[dict-item]
+    assert why["findings"][0]["name"] == "country=DE"
+    assert text == command.run("why", records / RUN).stdout.splitlines()
+    [row], [own] = answers.lineage(RUN), printed("lineage", records)  # type: ignore[misc]
+    assert {**row, "run": None} == {**own, "run": None}  # type: ignore[dict-item]
+
+
+def test_a_curve_has_its_values_and_errors(answers: PageAnswers) -> None:
+    quality = answers.quality(RUN)
+    assert quality["loss"]["value"][0] == 1
+    [task] = quality["tasks"]
+    metrics = {each["metric"]: each["windows"] for each in task["metrics"]}
+    assert list(metrics) == ["auc", "normalised_entropy", "calibration"]
+    [window] = metrics["calibration"]
+    [whole] = [each for each in stream(by_chance) if (each.task, each.column) == ("ctr", "")]
+    # The error of all predictions so far, relative to the clicks.
+    squares, clicks = whole.sums[:, 0, 7].cumsum(), whole.sums[:, 0, 2].cumsum()
+    assert window["step"] == whole.steps.tolist()
+    assert window["error"] == pytest.approx((np.sqrt(squares) / clicks).tolist(), rel=1e-4)
+    [entropy] = metrics["normalised_entropy"]
+    assert 0 < entropy["error"][-1] < 0.05
+
+
+def test_an_unknown_run_is_a_key_error(answers: PageAnswers) -> None:
+    for ask in (answers.quality, answers.why, answers.maps, answers.lineage):
+        with pytest.raises(KeyError):
+            ask("none")
+
+
+def test_maps_are_plain_data_for_json(answers: PageAnswers) -> None:
+    text = json.dumps(answers.maps(RUN), allow_nan=False)
+    every = json.loads(text)["maps"]
+    assert {each["metric"] for each in every} >= {"calibration", "ne", "traffic"}
+    assert json.dumps(answers.quality(RUN), allow_nan=False)
+
+
+def test_what_is_recorded_later_is_answered(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", event(1, scalar("recommender/auc/lifetime", 0.5)))
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    answers = PageAnswers(index)
+    assert answers.quality("run")["tasks"][0]["metrics"][0]["windows"][0]["value"] == [0.5]
+    write_segment(tmp_path / "run", event(2, scalar("recommender/auc/lifetime", 0.75)))
+    index.poll()
+    window = answers.quality("run")["tasks"][0]["metrics"][0]["windows"][0]
+    assert (window["step"], window["value"]) == ([1, 2], [0.5, 0.75])
