@@ -23,7 +23,7 @@ const METRIC_NAMES = {
 const METRIC_HINTS = {
   auc: "higher is better",
   normalised_entropy: "lower is better",
-  calibration: "predicted ÷ observed, 1 is best",
+  calibration: "1 is best",
   rmse: "lower is better",
   accuracy: "higher is better",
   loss: "lower is better",
@@ -37,7 +37,7 @@ const STYLE = `
   --grid:#eef0f3; --accent:#1f6feb; --accent-soft:#1f6feb1a; --null:#c9ced5; --mid:#f7f7f7; --bad:#b42318; }
 :root.dark { color-scheme: dark; --bg:#16191d; --panel:#1c2025; --ink:#e3e6ea; --soft:#9aa4b0; --line:#333940;
   --grid:#282d33; --accent:#6ea8fe; --accent-soft:#6ea8fe26; --null:#565d66; --mid:#22262b; --bad:#ff8a7a; }
-* { box-sizing:border-box; }
+* { box-sizing:border-box; } [hidden] { display:none !important; }
 body { margin:0; background:var(--bg); color:var(--ink); font:13px/1.45 system-ui,Roboto,"Segoe UI",sans-serif; }
 button,input,select { font:inherit; color:inherit; background:var(--panel); border:1px solid var(--line);
   border-radius:4px; padding:2px 8px; min-height:26px; }
@@ -60,9 +60,10 @@ section { margin:14px 0 0; } h2 { font-size:14px; font-weight:600; margin:0 0 6p
 h3 { font-size:13px; font-weight:600; margin:6px 0; color:var(--soft); }
 .legend { display:flex; flex-wrap:wrap; gap:2px 14px; color:var(--soft); font-size:12px; margin-bottom:4px; }
 .swatch { display:inline-block; width:12px; height:3px; margin-right:5px; vertical-align:middle; }
-.cards { display:grid; grid-template-columns:repeat(auto-fill,minmax(290px,1fr)); gap:8px; }
+.cards { display:grid; grid-template-columns:repeat(auto-fit,minmax(280px,1fr)); gap:8px; }
+.groups { display:flex; flex-wrap:wrap; gap:4px 20px; } .group { flex:3 1 880px; min-width:0; } .group.one { flex:1 1 280px; }
 .card { border:1px solid var(--line); border-radius:6px; padding:6px 10px; background:var(--panel); min-width:0; }
-.card .head { display:flex; align-items:baseline; gap:8px; } .card .name { font-weight:600; }
+.card .head { display:flex; align-items:baseline; gap:8px; } .card .name { font-weight:600; white-space:nowrap; }
 .card .hint { color:var(--soft); font-size:12px; margin-left:auto; text-align:right; }
 .card .value { font-size:22px; font-weight:600; font-variant-numeric:tabular-nums; line-height:1.25; }
 .card .value small { font-size:12px; font-weight:400; color:var(--soft); }
@@ -257,6 +258,7 @@ function loadState() {
     const read = JSON.parse(decodeURIComponent(part.slice(STATE_KEY.length + 1)));
     if (Array.isArray(read.runs)) state.runs = read.runs.filter((run) => typeof run === "string");
     if (typeof read.window === "string") state.window = read.window;
+    if (typeof read.focus === "string") state.focus = read.focus;
     if (read.x === "time") state.x = "time";
     if (Array.isArray(read.range) && read.range.length === 2 && read.range.every(Number.isFinite)) state.range = read.range;
     if (read.maps && typeof read.maps === "object") state.maps = read.maps;
@@ -704,19 +706,21 @@ function paintHeads() {
       }
     }
   }
+  const groups = make("div", { class: "groups" });
   for (const [task, metrics] of tasks) {
-    children.push(task ? make("h3", {}, "Task ", named(task)) : null);
-    children.push(make("div", { class: "cards" }, [...metrics].map(([metric, series]) => card(task, metric, series, marks, domain))));
+    groups.append(make("div", { class: "group" }, task ? make("h3", {}, "Task ", named(task)) : null,
+      make("div", { class: "cards" }, [...metrics].map(([metric, series]) => card(task, metric, series, marks, domain, chosen)))));
   }
   if (!tasks.size) children.push(empty("No recommender metrics. Record them with ", make("code", {}, "RecommenderMetrics"), "."));
   if (losses.length) {
-    if (tasks.size) children.push(make("h3", {}, "Training"));
-    children.push(make("div", { class: "cards" }, card("", "loss", losses, marks, domain)));
+    groups.append(make("div", { class: "group one" }, [...tasks.keys()].some(Boolean) ? make("h3", {}, "Training") : null,
+      make("div", { class: "cards" }, card("", "loss", losses, marks, domain, chosen))));
   }
+  children.push(groups);
   replace("heads", children);
 }
 
-function card(task, metric, series, marks, domain) {
+function card(task, metric, series, marks, domain, chosen) {
   const title = metric === "loss" ? "Loss" : metricName(metric);
   const first = series[0];
   let i = first.step.length - 1;
@@ -729,7 +733,7 @@ function card(task, metric, series, marks, domain) {
     number(points.value[k], 6), points.error && points.error[k] !== null ? number(1.96 * points.error[k], 2) : "–"]));
   return make("article", { class: "card", "data-task": task || "", "data-metric": metric },
     make("div", { class: "head" }, make("span", { class: "name" }, title),
-      make("span", { class: "hint" }, METRIC_HINTS[metric] || "", first.window ? ` · ${first.window.replaceAll("_", " ")}` : first.tag ? [" · ", named(first.tag, 20)] : "")),
+      make("span", { class: "hint" }, METRIC_HINTS[metric] || "", first.window && first.window !== chosen ? ` · ${first.window.replaceAll("_", " ")}` : first.tag && first.tag !== "loss" ? [" · ", named(first.tag, 20)] : "")),
     value, chart(`${title} over ${state.x}`, series, marks, () => domain, 130), tableView(`${task} ${title}`, headings, rows));
 }
 
@@ -743,7 +747,6 @@ function sectionOf(kind) {
 
 // The row of the map that a finding is about.
 function rowOf(finding, maps) {
-  let second = null;
   for (const map of maps || []) {
     if ((map.task || null) !== (finding.task || null) && map.task) continue;
     const name = map.column ? (finding.name.startsWith(map.column + "=") ? finding.name.slice(map.column.length + 1) : null) : finding.name;
@@ -754,7 +757,7 @@ function rowOf(finding, maps) {
       (finding.kind === "mix" && map.metric === "traffic") || (finding.kind === "rate" && map.metric === "click_rate");
     if (same) return { map, row };
   }
-  return second;
+  return null;
 }
 
 function spark(map, row, width = 150, height = 24) {
@@ -817,6 +820,7 @@ function paintMoved() {
 
 // ---- heat maps ------------------------------------------------------------------------
 
+let dragging = false; // new data waits for the end of a drag
 const opened = {}; // by section: the name of the row whose curve is open
 const unfolded = {}; // by section: whether all rows are there
 const METRIC_ORDER = ["auc", "calibration", "ne", "click_rate", "traffic"];
@@ -959,6 +963,7 @@ function paintMap(part) {
   plane.addEventListener("pointerdown", (event) => {
     if (event.button === 0) {
       drag = { from: cell(event)[0], x: event.clientX, moved: false };
+      dragging = true;
       plane.setPointerCapture(event.pointerId);
     }
   });
@@ -981,6 +986,7 @@ function paintMap(part) {
   plane.addEventListener("pointerup", (event) => {
     const was = drag;
     drag = null;
+    dragging = false;
     selection.hidden = true;
     if (!was) return;
     const [c, r] = cell(event);
@@ -993,6 +999,7 @@ function paintMap(part) {
   });
   plane.addEventListener("pointercancel", () => {
     drag = null;
+    dragging = false;
     selection.hidden = true;
   });
   plane.addEventListener("pointerleave", () => {
@@ -1003,6 +1010,7 @@ function paintMap(part) {
     line.hidden = step === null || !n;
     if (!line.hidden) line.style.left = `${((nearest(map.step, step) + 0.5) / n) * 100}%`;
   } };
+  item.show(crossStep);
   crossed.add(item);
   const axis = make("div", { class: "mapaxis", "aria-hidden": "true" });
   const labels = Math.min(n, 8);
@@ -1169,7 +1177,6 @@ function paintRunList() {
 
 function toggleRun(run, on) {
   state.runs = on ? [...state.runs, run] : state.runs.filter((other) => other !== run);
-  state.touched = undefined;
   saveState();
   paintBar();
   paintAll();
@@ -1254,6 +1261,7 @@ async function loadFocus() {
   await load("why", run);
   if (run === focus()) paintMoved();
   await load("maps", run);
+  while (dragging) await new Promise((resolve) => setTimeout(resolve, 100));
   if (run === focus()) {
     paintMoved();
     for (const part of MAPS) {
@@ -1333,6 +1341,10 @@ async function live() {
         if (!state.runs.length) {
           firstRuns();
           loadChosen();
+        }
+        if (state.runs.length > 1) {
+          await Promise.all(state.runs.map((run) => load("lineage", run)));
+          paintRuns();
         }
         paintBar();
       }
