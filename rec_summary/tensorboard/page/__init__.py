@@ -1,1 +1,1 @@
-"""Our page in TensorBoard: what moved in the training of a recommender, and where."""
+"""The page Recommender: its data, its module, and the same as one file."""
