@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,16 +47,41 @@ def why_of(
     Raises:
         ArgumentError: There is no such task.
     """
+    evidence = evidence_of(run, report, read)
     beginning = ExportOptions(since=since).beginning
-    slices = histories(run, Selection(ExportOptions(since=read)), report).get(valid(run.name), [])
-    tasks = [history.task for history in slices if not history.column]
+    tasks = [history.task for history in evidence.slices if not history.column]
     if task is not None and task not in tasks:
         expected = f"one of {', '.join(tasks)}" if any(tasks) else "none: tasks have no names here"
         raise ArgumentError(three_part("the task", task, expected))
-    series = [*_scalars(run, read, report)]
-    step = _step_of(beginning, slices, series)
+    step = _step_of(beginning, evidence.slices, evidence.series)
+    return why(*evidence, metric=metric, task=task, since=step, at=at)
+
+
+class Evidence(NamedTuple):
+    """What is read of a run to say what moved.
+
+    Attributes:
+        slices: The sums of all columns of all tasks.
+        series: Scalars that can be a cause.
+        events: What was done to the run, by step.
+    """
+
+    slices: list[SliceHistory]
+    series: list[Scalars]
+    events: list[Event]
+
+
+def evidence_of(run: Run, report: Report, read: Moment = None) -> Evidence:
+    """Reads what `why` compares.
+
+    Args:
+        run: The run.
+        report: Counts what is read, and takes problems.
+        read: What was recorded before that is not read.
+    """
+    slices = histories(run, Selection(ExportOptions(since=read)), report).get(valid(run.name), [])
     events = sorted(_events(run, report), key=lambda event: (event.step, event.wall_time))
-    return why(slices, series, events, metric=metric, task=task, since=step, at=at)
+    return Evidence(slices, [*_scalars(run, read, report)], events)
 
 
 def _scalars(run: Run, read: Moment, report: Report) -> Iterator[Scalars]:

@@ -88,8 +88,8 @@ def calibration(before: Sums, after: Sums, _: Sums, __: Sums) -> Change:
 
 def quality(before: Sums, after: Sums, _: Sums, __: Sums) -> Change:
     """Compares k, the part of the log loss that is not the entropy of the click rate."""
-    before_k, before_spread = _loss_beyond_rate(before)
-    after_k, after_spread = _loss_beyond_rate(after)
+    before_k, before_spread = loss_beyond_rate(before)
+    after_k, after_spread = loss_beyond_rate(after)
     with np.errstate(all="ignore"):
         share = [sums[WEIGHT_SQUARES] / sums[WEIGHT] ** 2 for sums in (before, after)]
         variance = before_spread * share[0] + np.maximum(before_spread, after_spread) * share[1]
@@ -175,7 +175,7 @@ def warm_up(whole: SliceHistory) -> int:
     totals = totals_of(whole)
     for first in range(1, reports - 2 * row):
         sums = [totals[:, at + row] - totals[:, at] for at in (first, first + row)]
-        (was, spread), (now, _) = (_loss_beyond_rate(part) for part in sums)
+        (was, spread), (now, _) = (loss_beyond_rate(part) for part in sums)
         with np.errstate(all="ignore"):
             error = 2 * spread * sums[0][WEIGHT_SQUARES] / sums[0][WEIGHT] ** 2
             slack = 2 * np.sqrt(error) + 0.01 * entropy(click_rate_of(sums[0]))
@@ -199,7 +199,7 @@ def _log_calibration(sums: Sums) -> Floats:
     return logs
 
 
-def _loss_beyond_rate(sums: Sums) -> tuple[Floats, Floats]:
+def loss_beyond_rate(sums: Sums) -> tuple[Floats, Floats]:
     """Returns k, and the variance of ℓ - d·y of one example, with d of the click rate."""
     with np.errstate(all="ignore"):
         weight, squares = sums[WEIGHT], sums[WEIGHT_SQUARES]

@@ -147,8 +147,8 @@ class Answer:
         }
 
 
-class _Scanned(NamedTuple):
-    """Series that were scanned together.
+class Scanned(NamedTuple):
+    """Series that were compared together.
 
     Attributes:
         kind: The kind of their findings.
@@ -179,7 +179,7 @@ class _Move(NamedTuple):
         rank: The largest z of all metrics of the same slice, by which slices are compared.
     """
 
-    scanned: _Scanned
+    scanned: Scanned
     series: int
     onset: Onset
     rank: float
@@ -237,19 +237,8 @@ def why(
         since: Only what began at this step or later.
         at: Only what began around this step.
     """
-    wholes = {
-        history.task: history
-        for history in histories
-        if not history.column and task in (None, history.task) and len(history.steps)
-    }
-    scanned: list[_Scanned] = []
-    # Other tasks, such as purchases, have only some of its examples: their traffic is its quality.
-    widest = max(wholes, key=lambda name: wholes[name].sums[..., EXAMPLES].sum(), default="")
-    for name, whole in wholes.items():
-        own = [history for history in histories if history.task == name and len(history.values)]
-        scanned += _scan_task(whole, own, metric, since, at, with_traffic=name == widest)
-    reports = max((whole.steps for whole in wholes.values()), key=len, default=np.zeros(0, int))
-    scanned += _scan_scalars([*series], wholes, reports, since, at)
+    scanned = compared(histories, series, metric=metric, task=task, since=since, at=at)
+    reports = _reports([each for each in histories if task in (None, each.task)])
     least = threshold(sum(each.scan.count for each in scanned))
     moves = [
         _Move(each, number, onset, onset.z)
@@ -269,7 +258,52 @@ def why(
             event for event in events if begin.low - slack <= event.step <= begin.high + slack
         ]
     shown = tuple(events) if findings else ()
-    return Answer(metric, task, tuple(wholes), first, last, begin, tuple(findings), shown)
+    tasks = dict.fromkeys(
+        each.task
+        for each in histories
+        if not each.column and task in (None, each.task) and len(each.steps)
+    )
+    return Answer(metric, task, tuple(tasks), first, last, begin, tuple(findings), shown)
+
+
+def compared(
+    histories: Sequence[SliceHistory],
+    series: Iterable[Scalars] = (),
+    *,
+    metric: str | None = None,
+    task: str | None = None,
+    since: float | None = None,
+    at: int | None = None,
+) -> list[Scanned]:
+    """Returns all that `why` looks at, each compared with its own past.
+
+    Args:
+        histories: As of `why`, like all others.
+        series: Scalars.
+        metric: One of `METRICS`.
+        task: Only this task.
+        since: Only from this step on.
+        at: Only around this step.
+    """
+    wholes = {
+        history.task: history
+        for history in histories
+        if not history.column and task in (None, history.task) and len(history.steps)
+    }
+    scanned: list[Scanned] = []
+    # Other tasks, such as purchases, have only some of its examples: their traffic is its quality.
+    widest = max(wholes, key=lambda name: wholes[name].sums[..., EXAMPLES].sum(), default="")
+    for name, whole in wholes.items():
+        own = [history for history in histories if history.task == name and len(history.values)]
+        scanned += _scan_task(whole, own, metric, since, at, with_traffic=name == widest)
+    reports = _reports([*wholes.values()])
+    return [*scanned, *_scan_scalars([*series], wholes, reports, since, at)]
+
+
+def _reports(histories: Sequence[SliceHistory]) -> Integers:
+    """Returns the steps of the task with the most reports."""
+    steps = (each.steps for each in histories if not each.column)
+    return max(steps, key=len, default=np.zeros(0, int))
 
 
 def _scan_task(
@@ -280,7 +314,7 @@ def _scan_task(
     at: int | None,
     *,
     with_traffic: bool,
-) -> Iterable[_Scanned]:
+) -> Iterable[Scanned]:
     """Yields the comparisons of all columns of a task."""
     warm = int(whole.steps[min(sums.warm_up(whole), len(whole.steps) - 1)])
     for history in histories:
@@ -299,12 +333,12 @@ def _scan_task(
                 compare = sums.comparing(statistic, totals[0], wholes)
                 steady = found in (MIX, RATE)
                 comparisons = _scan(compare, history.steps, warm, since, at, steady=steady)
-                yield _Scanned(found, name, comparisons, history.steps, history, aligned)
+                yield Scanned(found, name, comparisons, history.steps, history, aligned)
         if metric in (None, "auc") and len(history.order_steps):
             comparisons = _scan(
                 orders.comparing(history, totals[0]), history.order_steps, warm, since, at
             )
-            yield _Scanned(kind, "auc", comparisons, history.order_steps, history, aligned)
+            yield Scanned(kind, "auc", comparisons, history.order_steps, history, aligned)
 
 
 def _of_same_reports(whole: SliceHistory, history: SliceHistory) -> SliceHistory:
@@ -323,7 +357,7 @@ def _scan_scalars(
     reports: Integers,
     since: float | None,
     at: int | None,
-) -> Iterable[_Scanned]:
+) -> Iterable[Scanned]:
     """Yields the comparisons of all scalars that can be a cause."""
     whole = max(wholes.values(), key=lambda each: len(each.steps), default=None)
     times = np.zeros(0) if whole is None else whole.wall_times
@@ -333,7 +367,7 @@ def _scan_scalars(
         start = max(warm, int(each.steps[len(each.steps) // _WARM])) if len(each.steps) else 0
         compare = scalars.comparing(each, examples)
         comparisons = _scan(compare, each.steps, start, since, at, each.kind.shortest, steady=True)
-        yield _Scanned(each.kind.kind, each.metric, comparisons, each.steps, watched=each)
+        yield Scanned(each.kind.kind, each.metric, comparisons, each.steps, watched=each)
 
 
 def _scan(
@@ -356,7 +390,7 @@ def _scan(
     return scan(compare, count, start, span, shortest, steady=steady)
 
 
-def _width(scanned: _Scanned) -> int:
+def _width(scanned: Scanned) -> int:
     return 1 if scanned.history is None else len(scanned.history.values)
 
 

@@ -1,1 +1,1 @@
-"""The page of recommenders: what it answers, its routes in TensorBoard, and the page as a file."""
+"""The page Recommender: its data, its module, and the same as one file."""

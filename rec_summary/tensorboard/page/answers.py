@@ -1,0 +1,353 @@
+"""What the page Recommender asks: the answers of the commands with `--json`, and curves."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from tensorboard.compat.proto import summary_pb2
+
+from rec_summary.answers import sums
+from rec_summary.answers.maps import Map, maps
+from rec_summary.answers.reading import Evidence, evidence_of
+from rec_summary.answers.text import lines
+from rec_summary.answers.why import compared, why
+from rec_summary.arrays import Floats, Integers
+from rec_summary.metrics.slices.sums import (
+    CLICKS,
+    ERROR_SQUARES,
+    EXAMPLES,
+    WEIGHT,
+    WEIGHT_SQUARES,
+    areas,
+    entropy,
+)
+from rec_summary.metrics.tags import OF_TASK, PREFIX, named_tasks
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.overview.rows import rows
+from rec_summary.series.ranks.summary import LOSSES
+from rec_summary.series.report import Report
+from rec_summary.series.runs.slices import SliceHistory
+from rec_summary.tables.formats import json_value
+from rec_summary.tensorboard.provider.run_index import RunIndex, location
+from rec_summary.tensorboard.provider.served_outputs import ServedRuns
+
+METRICS: Final = ("auc", "normalised_entropy", "calibration", "rmse", "accuracy")
+"""The metrics of a head, the first ones first."""
+
+MOST_POINTS: Final = 500
+"""Points of a curve; peaks are kept."""
+
+_HEADLINE: Final = re.compile(
+    rf"{PREFIX}(?P<task>{OF_TASK})(?P<metric>{'|'.join(METRICS)})/"
+    r"(?P<window>(?P<kind>last|decayed|lifetime)(?:_(?P<size>\d+))?)"
+)
+_WINDOWS: Final = ("last", "decayed", "lifetime")
+_REST: Final = 20.0  # an answer is kept for so many times as long as it took
+_NEWEST: Final = 8  # files of a run: the times of older ones are earlier
+_LAST_OF: Final = 3  # series that say how far a run is
+
+
+class _Known(NamedTuple):
+    """An answer about a run.
+
+    Attributes:
+        signature: The files of the run at that time.
+        until: When it is looked whether there are others, by the monotonic clock.
+        value: The answer.
+    """
+
+    signature: tuple[object, ...]
+    until: float
+    value: Any
+
+
+class PageAnswers:
+    """Answers about the runs of an index; all answers are data for JSON.
+
+    What has to be read from the files is kept until they change, and at least 20 times as long as
+    reading took, so that a page which is left open costs 5 % of a processor at most.
+    """
+
+    def __init__(self, index: RunIndex) -> None:
+        """Answers from an index, which someone keeps up to date."""
+        self._index = index
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._tasks: dict[str, tuple[int, list[str]]] = {}  # by run, with the number of its series
+        self._lock = threading.Lock()  # one answer is read at a time: training needs the others
+
+    def runs(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Returns the runs, the one that was written to last first.
+
+        Args:
+            names: Only these; None means all.
+        """
+        found = [
+            self._about(recorded)
+            for recorded in self._index.recorded()
+            if names is None or recorded.run.name in names
+        ]
+        found.sort(key=lambda about: (-(about["wall_time"] or 0.0), about["run"]))
+        return {"source": location(self._index.source), "runs": found}
+
+    def quality(self, name: str) -> dict[str, Any]:
+        """Returns the loss, the metrics of each head by window, and marks.
+
+        The standard errors are of sampling, from the sums by report: of the examples in the window.
+
+        Raises:
+            KeyError: There is no such run.
+        """
+        recorded = self._recorded(name)
+        curves = _curves(recorded, lambda tag: _HEADLINE.fullmatch(tag) is not None)
+        evidence: Evidence = self._evidence(recorded.run)
+        wholes = {each.task: each for each in evidence.slices if not each.column}
+        tasks: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for tag, curve in curves.items():
+            match = _HEADLINE.fullmatch(tag)
+            assert match is not None
+            task, metric = match["task"].rstrip("/"), match["metric"]
+            error = None
+            if (whole := wholes.get(task)) is not None and len(whole.steps):
+                size = float(match["size"]) if match["size"] else math.inf
+                error = _errors(whole, metric, size, curve["step"])
+            window = {"window": match["window"], **_plain(curve), "error": error}
+            tasks.setdefault(task, {}).setdefault(metric, []).append(window)
+        first = _first_tag(recorded, LOSSES)
+        losses = _curves(recorded, lambda tag: tag == first)
+        return {
+            "run": name,
+            "loss": {"tag": first, **_plain(losses[first])} if first in losses else None,
+            "tasks": [
+                {
+                    "task": task,
+                    "metrics": [
+                        {"metric": metric, "windows": sorted(found[metric], key=_window_order)}
+                        for metric in METRICS
+                        if metric in found
+                    ],
+                }
+                for task, found in sorted(tasks.items())
+            ],
+            "marks": [dataclasses.asdict(event) for event in evidence.events],
+        }
+
+    def why(self, name: str) -> dict[str, Any]:
+        """Returns what `rec-summary why --json` prints, and its text as `lines`.
+
+        Raises:
+            KeyError: There is no such run.
+        """
+
+        def of(run: Run) -> dict[str, Any]:
+            answer = why(*self._evidence(run))
+            about = {"run": name, **answer.as_json(), "lines": lines(answer)}
+            plain: dict[str, Any] = json_value(about)
+            return plain
+
+        answer: dict[str, Any] = self._of_run(self._recorded(name).run, "why", of)
+        return answer
+
+    def maps(self, name: str) -> dict[str, Any]:
+        """Returns how far each slice, feature, table and rank is from its own past.
+
+        Raises:
+            KeyError: There is no such run.
+        """
+
+        def of(run: Run) -> dict[str, Any]:
+            evidence = self._evidence(run)
+            found = maps(compared(evidence.slices, evidence.series))
+            return {"run": name, "maps": [_map(each) for each in found]}
+
+        answer: dict[str, Any] = self._of_run(self._recorded(name).run, "maps", of)
+        return answer
+
+    def lineage(self, name: str) -> list[dict[str, Any]]:
+        """Returns the rows that `rec-summary lineage --json` prints.
+
+        Raises:
+            KeyError: There is no such run.
+        """
+
+        def of(run: Run) -> list[dict[str, Any]]:
+            table: list[dict[str, Any]] = json_value(list(rows([run], Report())))
+            return table
+
+        answer: list[dict[str, Any]] = self._of_run(self._recorded(name).run, "lineage", of)
+        return answer
+
+    def _recorded(self, name: str) -> ServedRuns:
+        for recorded in self._index.recorded():
+            if recorded.run.name == name:
+                return recorded
+        raise KeyError(name)
+
+    def _evidence(self, run: Run) -> Evidence:
+        evidence: Evidence = self._of_run(run, "evidence", lambda run: evidence_of(run, Report()))
+        return evidence
+
+    def _of_run(self, run: Run, what: str, read: Callable[[Run], Any]) -> Any:
+        key, signature = (run.path, what), tuple((file.path, file.nbytes) for file in run.files)
+        with self._lock if what == "evidence" else threading.Lock():
+            known, now = self._known.get(key), time.monotonic()
+            if known is not None and (known.signature == signature or now < known.until):
+                return known.value
+            value = read(run)
+            after = time.monotonic()
+            self._known[key] = _Known(signature, after + _REST * (after - now), value)
+            return value
+
+    def _about(self, recorded: ServedRuns) -> dict[str, Any]:
+        run, count = recorded.run, 0
+        last: list[tuple[int, float]] = []
+        started: list[float] = []
+        tags: list[str] = []
+        for served in recorded.main():
+            with served.lock:
+                series = served.series("scalars", summary_pb2.DATA_CLASS_SCALAR)
+                count += len(series)
+                tags += [tag for tag, _ in series]
+                chosen = series[:_LAST_OF]
+                last += [each for _, one in chosen if (each := one.last()) is not None]
+            if served.started is not None:
+                started.append(served.started)
+        known = self._tasks.get(run.path, (-1, []))
+        if known[0] != count:
+            unnamed = [""] * any(
+                match is not None and not match["task"] for match in map(_HEADLINE.match, tags)
+            )
+            known = self._tasks[run.path] = (count, [*unnamed, *named_tasks(tags)])
+        changed = [file.changed for file in run.files[-_NEWEST:]]
+        return {
+            "run": run.name,
+            "step": max((step for step, _ in last), default=None),
+            "wall_time": max(changed, default=None),
+            "started": min(started, default=None),
+            "tasks": known[1],
+            "is_recommender": bool(known[1]),
+        }
+
+
+class _Curve(dict[str, Any]):
+    """A curve: the arrays `step`, `wall_time` and `value`."""
+
+
+def _curves(recorded: ServedRuns, wanted: Callable[[str], bool]) -> dict[str, _Curve]:
+    """Returns the scalars whose tags are wanted, of the first TensorBoard run that has them."""
+    found: dict[str, _Curve] = {}
+    for served in recorded.main():
+        with served.lock:
+            for tag, series in served.series("scalars", summary_pb2.DATA_CLASS_SCALAR):
+                if tag not in found and wanted(tag):
+                    points = series.points(MOST_POINTS)
+                    found[tag] = _Curve(
+                        step=served.shown(points["step"]),
+                        wall_time=points["wall_time"],
+                        value=points["value"],
+                    )
+    return found
+
+
+def _first_tag(recorded: ServedRuns, patterns: Sequence[str]) -> str:
+    """Returns the first tag of a scalar that the first of the patterns matches; else nothing."""
+    tags: dict[str, None] = {}
+    for served in recorded.main():
+        with served.lock:
+            series = served.series("scalars", summary_pb2.DATA_CLASS_SCALAR)
+            tags.update(dict.fromkeys(tag for tag, _ in series))
+    return next((tag for each in patterns for tag in tags if re.match(each, tag)), "")
+
+
+def _window_order(window: dict[str, Any]) -> tuple[int, float]:
+    kind, _, size = window["window"].partition("_")
+    return _WINDOWS.index(kind), float(size or 0)
+
+
+def _errors(whole: SliceHistory, metric: str, size: float, steps: Integers) -> list[Any] | None:
+    """Returns the standard error of a metric in a window that ends at each step; None of others.
+
+    Args:
+        whole: The sums of the task.
+        metric: The metric.
+        size: The examples in the window.
+        steps: The steps of the curve.
+    """
+    totals = sums.totals_of(whole)[..., 0]
+    ends = np.searchsorted(whole.steps, steps, "right")
+    counts = totals[EXAMPLES]
+    begins = np.searchsorted(counts, np.maximum(counts[ends] - size, 0), "right") - 1
+    begins = np.minimum(begins, np.maximum(ends - 1, 0))
+    if metric == "auc":
+        return _area_errors(whole, begins, ends, totals)
+    part = totals[:, ends] - totals[:, begins]
+    with np.errstate(all="ignore"):
+        if metric == "calibration":
+            error = np.sqrt(part[ERROR_SQUARES]) / part[CLICKS]
+        elif metric == "normalised_entropy":
+            # That of the loss at the click rate that the examples have.
+            _, spread = sums.loss_beyond_rate(part)
+            numbers = part[WEIGHT] ** 2 / part[WEIGHT_SQUARES]
+            error = np.sqrt(spread / numbers) / entropy(part[CLICKS] / part[WEIGHT])
+        else:
+            return None
+    return _numbers(error)
+
+
+def _area_errors(
+    whole: SliceHistory, begins: Integers, ends: Integers, totals: Floats
+) -> list[Any] | None:
+    """Returns the standard errors of the AUC: those of the reports with orders, as of a window."""
+    if not len(whole.order_steps):
+        return None
+    at = np.searchsorted(whole.steps, whole.order_steps, "right")
+    weights = np.diff(totals[:, at], axis=1, prepend=0)
+    own = areas(whole.orders[:, 0], weights).errors
+    # The error of one interval falls with the root of how many of them a window has.
+    place = np.minimum(np.searchsorted(at, ends), len(at) - 1)
+    with np.errstate(all="ignore"):
+        held = (totals[EXAMPLES][ends] - totals[EXAMPLES][begins]) / weights[EXAMPLES][place]
+        return _numbers(own[place] / np.sqrt(held))
+
+
+def _map(each: Map) -> dict[str, Any]:
+    examples: Sequence[Any] = [None] * len(each.names)
+    if each.examples is not None:
+        examples = [[round(count) for count in row] for row in each.examples.tolist()]
+    return {
+        "kind": each.kind,
+        "task": each.task,
+        "column": each.column,
+        "metric": each.metric,
+        "step": each.steps.tolist(),
+        "wall_time": each.wall_times.tolist(),
+        "rows": [
+            {
+                "name": name,
+                "z": [None if z is None else round(z, 1) for z in _numbers(each.z[row])],
+                "value": _numbers(each.values[row]),
+                "examples": examples[row],
+            }
+            for row, name in enumerate(each.names)
+        ],
+    }
+
+
+def _plain(curve: _Curve) -> dict[str, Any]:
+    return {name: _numbers(np.asarray(values)) for name, values in curve.items()}
+
+
+def _numbers(values: Any) -> list[Any]:
+    """Returns numbers for JSON, with six digits; None for those that are not finite."""
+    if values.dtype.kind in "iu":
+        integers: list[Any] = values.tolist()
+        return integers
+    if len(values) and np.nanmax(np.abs(values), initial=0.0) > 1e9:  # times
+        return [each if math.isfinite(each) else None for each in values.tolist()]
+    return [float(f"{each:.6g}") if math.isfinite(each) else None for each in values.tolist()]
