@@ -8,12 +8,14 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
 from rec_summary.errors import ArgumentError, DestinationError
 from rec_summary.records.remote import NotFoundError
+from rec_summary.tensorboard.page.answers import PageAnswers
 from rec_summary.tensorboard.page.static import MOST_RUNS, write_page
 from tests.support.record_dirs import event, scalar, write_segment
 from tools.tensorboard_pages.browser import Browser, available
@@ -147,12 +149,30 @@ def test_a_page_has_a_limited_number_of_runs(tmp_path: Path) -> None:
     assert len(report.runs) == 10
 
 
-def test_a_run_without_metrics_of_a_recommender_says_why(tmp_path: Path) -> None:
-    write_segment(tmp_path / "records" / "run", event(1, scalar("loss", 1)))
-    write_page(str(tmp_path / "records"), tmp_path / "page.html")
-    why = _Page(tmp_path / "page.html").routes["why?run=run"]
-    assert isinstance(why, dict)
-    assert why["error"]
+@pytest.mark.parametrize("error", [ArgumentError("no sums"), MemoryError("too large")])
+def test_a_part_that_fails_does_not_lose_the_page(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    whole = PageAnswers.why
+
+    def fail(self: PageAnswers, name: str) -> dict[str, Any]:
+        if name == "run":
+            raise error
+        return whole(self, name)
+
+    monkeypatch.setattr(PageAnswers, "why", fail)
+    report = write_page(str(source), tmp_path / "page.html")
+    routes = _Page(tmp_path / "page.html").routes
+    whys = {key: value for key, value in routes.items() if key.startswith("why?")}
+    failed = whys.pop("why?run=run")
+    assert isinstance(failed, dict)
+    assert str(error) in failed["error"]
+    assert len(whys) == 2
+    for value in whys.values():
+        assert isinstance(value, dict)
+        assert "error" not in value
+    # What a user can do nothing about is a problem of the export.
+    assert len(report.problems) == isinstance(error, MemoryError)
 
 
 @pytest.mark.parametrize("name", ["page", "page.htm", "logs", "there.html"])
