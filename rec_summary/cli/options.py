@@ -47,7 +47,11 @@ class Path(click.Path):
         """Returns the path; a usage error for standard input and output."""
         if value == "-" and param is not None:
             is_option = isinstance(param, click.Option)
-            name = max(param.opts, key=len).strip("-") if is_option else param.human_readable_name
+            name = (
+                max(param.opts, key=len).strip("-")
+                if is_option
+                else param.human_readable_name.strip("[]")
+            )
             expected = "a path; standard input and output are not used (./- has this name)"
             raise click.UsageError(three_part(name, value, expected), ctx)
         return os.path.expanduser(os.fsdecode(super().convert(value, param, ctx)))

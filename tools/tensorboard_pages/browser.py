@@ -145,6 +145,11 @@ class Browser:
         for key, value in items.items():
             self.run("localStorage.setItem(arguments[0], arguments[1])", key, value)
 
+    def errors(self) -> list[str]:
+        """Returns what the console has got as errors since the last call."""
+        entries = self._driver.get_log("browser")
+        return [str(entry["message"]) for entry in entries if entry["level"] == "SEVERE"]
+
     def run(self, script: str, *arguments: object) -> Any:
         """Runs JavaScript in the page and returns its result."""
         return self._driver.execute_script(script, *arguments)

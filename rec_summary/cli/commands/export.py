@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rec_summary.cli import options, terminal
-from rec_summary.cli.command import awaited_runs, cli, stopping
+from rec_summary.cli.command import RecordsCommand, awaited_runs, cli, stopping
 from rec_summary.cli.text import count_of, counts_of, size_of
 from rec_summary.errors import three_part
 from rec_summary.series import DASHBOARDS
@@ -32,21 +32,45 @@ Examples:
   rec-summary export records logs --follow
   rec-summary export records logs --tags '^loss' --max-points 2000
   rec-summary export records tables --format parquet
+  rec-summary export records --format html -o page.html
   rec-summary export s3://bucket/records s3://bucket/logs
 """
 _TENSORBOARD: Final = "http://localhost:6006/"
 _OF_EVENT_FILES: Final = ("plugins", "max_points", "tensors")  # options
 _PROJECTOR: Final = "rec-summary view SRC: its Projector shows the tables of the newest checkpoint"
+_NOT_OF_PAGES: Final = (
+    *("follow", "tags", "ranks", "plugins", "since", "until"),
+    *("max_points", "tensors", "engine", "jobs"),
+)
 _DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not None or False
 
 
-@cli.command(epilog=EXAMPLES, writes="destination")
+class _Export(RecordsCommand):
+    """The command; DEST is an argument or an option."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command with `destination`, whichever way it was given."""
+        given = [ctx.params.pop("output"), ctx.params["destination"]]
+        places = [place for place in given if place is not None]
+        if len(places) != 1:
+            expected = "one place to write to: export SRC DEST, or export SRC -o DEST"
+            raise click.UsageError(three_part("DEST", places or None, expected), ctx)
+        ctx.params["destination"] = places[0]
+        # Here, since a URL is a temporary directory when the command runs.
+        if ctx.params["form"] == "html" and ":/" in places[0]:
+            expected = "a local file with --format html; copy it from there"
+            raise click.UsageError(three_part("DEST", places[0], expected), ctx)
+        return super().invoke(ctx)
+
+
+@cli.command(cls=_Export, epilog=EXAMPLES, writes="destination")
 @options.source
-@click.argument("destination", metavar="DEST", type=options.PATH)
+@click.argument("destination", metavar="[DEST]", type=options.PATH, required=False)
+@options.option("--output -o DEST", "Write there; the same as the argument DEST.", options.PATH)
 @options.option(
     "--format",
-    "What to make: event files for TensorBoard, or tables.",
-    ("tensorboard", "csv", "parquet", "jsonl"),
+    "What to make: event files for TensorBoard, tables, or a page in one HTML file.",
+    ("tensorboard", "csv", "parquet", "jsonl", "html"),
     into="form",
     default="tensorboard",
 )
@@ -86,15 +110,19 @@ def export(
     jobs: int | None,
     **which: Any,
 ) -> None:
-    """Convert records into TensorBoard event files, or into tables.
+    """Convert records into event files, tables, or a page in a file.
 
     SRC is a record directory or a tree of them; each becomes a run in DEST. Both may be
     URLs. Damaged records are skipped and listed. A second export adds the new records; it
-    never changes event files of other programs.
+    never changes event files of other programs. With --format html, DEST is a file: the page of
+    recommenders with its data inside, which opens in a browser without a server.
     """
     from rec_summary.series.options import ExportOptions, Selection
 
     _check_combination(click.get_current_context().params)
+    if form == "html":
+        _write_page(source, destination, runs)
+        return
     if which["plugins"] is not None:
         which["plugins"] = [name.strip() for name in which["plugins"].split(",")]
     choice = ExportOptions(**which)
@@ -144,6 +172,7 @@ def _check_combination(given: Mapping[str, Any]) -> None:
         expected = "--format parquet alone: run it again for the values since then"
         raise click.UsageError(three_part("--follow", "--format parquet --follow", expected))
     for applies, what, names in (
+        (form == "html", "--format html", _NOT_OF_PAGES),
         (form != "tensorboard", f"--format {form}", _OF_EVENT_FILES),
         (form in ("csv", "jsonl"), f"--format {form}", ("follow",)),
         (follow, "--follow", ("engine",)),
@@ -153,11 +182,27 @@ def _check_combination(given: Mapping[str, Any]) -> None:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} cannot be combined with {what}")
     destination = given["destination"]
+    if form != "html" and destination.endswith(".html") and not os.path.isdir(destination):
+        expected = "a directory; with --format html, a file whose name ends in .html"
+        raise click.UsageError(three_part("DEST", destination, expected))
     # Dask and Spark name directories of Parquet files like that.
     of_files = (".csv", ".jsonl") if form == "parquet" else (".csv", ".jsonl", ".parquet")
-    if destination.endswith(of_files) and not os.path.isdir(destination):
+    if form != "html" and destination.endswith(of_files) and not os.path.isdir(destination):
         expected = "a directory; with --format csv, jsonl or parquet, it gets a file for each table"
         raise click.UsageError(three_part("DEST", destination, expected))
+
+
+def _write_page(source: str, path: str, runs: str | None) -> None:
+    """Writes the page in a file, and prints what was written."""
+    from rec_summary.tensorboard.page.static import write_page
+
+    with terminal.progress_shown(counted="runs") as progress:
+        report = write_page(source, path, runs, progress=progress)
+    terminal.print_problems(report.problems, report.problem_count)
+    if terminal.printing().as_json:
+        terminal.print_json({"source": source, **vars(report)})
+    read = f"{count_of(len(report.runs), 'run')}, {size_of(report.bytes_written)}"
+    terminal.say(f"Wrote {report.path}: {read}. Open it in a browser.")
 
 
 def _check_choice(

@@ -419,3 +419,69 @@ def test_a_selection_of_tables_is_passed_on(tmp_path: Path) -> None:
     done = run("export", tmp_path / "run", tmp_path / "out", "--format", "jsonl", *which)
     assert done.returncode == 0, done.stderr
     assert "scalars.jsonl: 1 row\n" in done.stdout
+
+
+def test_the_page_in_a_file(source: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = run("export", source, "--format", "html", "-o", page)
+    assert done.returncode == 0, done.stderr
+    size = re.fullmatch(
+        rf"Wrote {re.escape(str(page))}: 1 run, (.+)\. Open it in a browser\.\n", done.stdout
+    )
+    assert size
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    as_argument = run("export", source, page, "--format", "html", "--json")
+    printed = json.loads(as_argument.stdout)
+    assert printed["path"] == str(page)
+    assert printed["runs"] == ["run"]
+    assert printed["bytes_written"] == page.stat().st_size
+    assert not as_argument.stderr
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(["--follow"], ["--tags", "loss"], ["--plugins", "scalars"], ["--max-points", "9"]),
+        *(["--tensors", "npy"], ["--ranks", "0"], ["--since", "1"], ["--until", "9"]),
+        *(["--jobs", "2"], ["--engine", "dask://h:1"]),
+    ],
+)
+def test_a_page_takes_no_options_of_other_forms(
+    source: Path, tmp_path: Path, option: list[str]
+) -> None:
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(export, [str(source), str(page), "--format", "html", *option])
+    assert done.exit_code == 2
+    assert f"{option[0]} cannot be combined with --format html" in flat(done.output)
+    assert not page.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "html"], "one place to write to: export SRC DEST, or export SRC -o DEST"),
+        (["a.html", "-o", "b.html", "--format", "html"], "Received: ['b.html', 'a.html']"),
+        (["-o", "page", "--format", "html"], "a file whose name ends in .html"),
+        (["-o", "s3://b/page.html", "--format", "html"], "a local file with --format html"),
+        (["-o", "page.html"], "with --format html, a file whose name ends in .html"),
+        (["page.html", "--format", "html", "--runs", "x*"], "a pattern that matches a run"),
+    ],
+)
+def test_where_a_page_goes(
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(export, [str(source), *arguments])
+    assert done.exit_code == 2
+    assert message in flat(done.output)
+    assert "is invalid. Received: " in flat(done.output)
+    assert [path.name for path in tmp_path.iterdir()] == ["records"]
+
+
+def test_the_destination_is_an_argument_or_an_option(source: Path, logdir: Path) -> None:
+    assert run("export", source, "-o", logdir).returncode == 0
+    assert shown(logdir / "run")
