@@ -77,7 +77,7 @@ def test_a_curve_has_its_values_and_errors(answers: PageAnswers) -> None:
     [window] = metrics["calibration"]
     [whole] = [each for each in stream(by_chance) if (each.task, each.column) == ("ctr", "")]
     # The error of all predictions so far, relative to the clicks.
-    squares, clicks = whole.sums[:, 0, 7].cumsum(), whole.sums[:, 0, 2].cumsum()
+    squares, clicks = whole.sums[:, 0, 10].cumsum(), whole.sums[:, 0, 2].cumsum()
     assert window["step"] == whole.steps.tolist()
     assert window["error"] == pytest.approx((np.sqrt(squares) / clicks).tolist(), rel=1e-4)
     [entropy] = metrics["normalised_entropy"]
