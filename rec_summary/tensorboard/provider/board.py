@@ -19,6 +19,7 @@ from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.plugin import RecordsLoader
 from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
+from rec_summary.tensorboard.provider.records_projector import extend_projector
 from rec_summary.tensorboard.provider.run_index import RunIndex
 
 LOCALHOST: Final = "127.0.0.1"
@@ -78,7 +79,9 @@ class Board:
             BoardError: It does not start, for example because the port is in use.
         """
         others = [plugin for plugin in default.get_dynamic_plugins() if plugin is not RecordsLoader]
-        board = _Program([*default.get_static_plugins(), *others, _ProjectorLoader(self._index)])
+        # The first page that is active is the first tab, and the page of an address without a name.
+        first, last = _PageLoader(self._index), _ProjectorLoader(self._index)
+        board = _Program([first, *default.get_static_plugins(), *others, last])
         board.provider = RecordDataProvider(self._index)
         said = io.StringIO()
         try:
@@ -118,13 +121,22 @@ class _Program(program.TensorBoard):  # type: ignore[misc]
         return SimpleNamespace(data_provider=self.provider, start=lambda: None)  # is up to date
 
 
-class _ProjectorLoader(base_plugin.TBLoader):  # type: ignore[misc]
+class _PageLoader(base_plugin.TBLoader):  # type: ignore[misc]
     def __init__(self, index: RunIndex) -> None:
         self._index = index
 
     def load(self, context: Any) -> RecordsPlugin:
-        """Returns the plugin with the Projector."""
+        """Returns the plugin with the page of recommenders."""
         return RecordsPlugin(context, self._index)
+
+
+class _ProjectorLoader(base_plugin.TBLoader):  # type: ignore[misc]
+    def __init__(self, index: RunIndex) -> None:
+        self._index = index
+
+    def load(self, context: Any) -> None:
+        """Extends the Projector, which is loaded before; there is no plugin."""
+        extend_projector(context, self._index)
 
 
 def scalar_samples(runs: int) -> int:

@@ -1,0 +1,1 @@
+"""The page Recommender: its data, its module, and the same as one file."""
