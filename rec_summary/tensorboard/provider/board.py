@@ -19,7 +19,6 @@ from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.plugin import RecordsLoader
 from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
-from rec_summary.tensorboard.provider.records_projector import extend_projector
 from rec_summary.tensorboard.provider.run_index import RunIndex
 
 LOCALHOST: Final = "127.0.0.1"
@@ -80,8 +79,8 @@ class Board:
         """
         others = [plugin for plugin in default.get_dynamic_plugins() if plugin is not RecordsLoader]
         # The first page that is active is the first tab, and the page of an address without a name.
-        first, last = _PageLoader(self._index), _ProjectorLoader(self._index)
-        board = _Program([first, *default.get_static_plugins(), *others, last])
+        first = _PageLoader(self._index)
+        board = _Program([first, *default.get_static_plugins(), *others])
         board.provider = RecordDataProvider(self._index)
         said = io.StringIO()
         try:
@@ -128,15 +127,6 @@ class _PageLoader(base_plugin.TBLoader):  # type: ignore[misc]
     def load(self, context: Any) -> RecordsPlugin:
         """Returns the plugin with the page of recommenders."""
         return RecordsPlugin(context, self._index)
-
-
-class _ProjectorLoader(base_plugin.TBLoader):  # type: ignore[misc]
-    def __init__(self, index: RunIndex) -> None:
-        self._index = index
-
-    def load(self, context: Any) -> None:
-        """Extends the Projector, which is loaded before; there is no plugin."""
-        extend_projector(context, self._index)
 
 
 def scalar_samples(runs: int) -> int:

@@ -62,24 +62,15 @@ class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
             _say("records are not shown", error)
 
     def load(self, context: Any) -> Any:
-        """Returns the plugin with the page of recommenders; None if no records are shown.
-
-        It extends the Projector, which is loaded before.
-        """
+        """Returns the plugin with the page of recommenders; None if no records are shown."""
         if self.index is None:
             return None
-        try:
-            from rec_summary.tensorboard.provider.records_projector import extend_projector
-
-            extend_projector(context, self.index)
-        except Exception as error:  # noqa: BLE001 - never breaks a TensorBoard
-            _say("the Projector does not show records", error)
         try:
             from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
 
             return RecordsPlugin(context, self.index)
         except Exception as error:  # noqa: BLE001 - never breaks a TensorBoard
-            _say("there is no page Recommender", error)
+            _say("no page Recommender, and no tables of records in the Projector", error)
             return None
 
 

@@ -26,12 +26,15 @@ from rec_summary.tensorboard.embedding_tables import TableRows, Tables, newest_c
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
 
+_EXTENDED: Final = "rec_summary_extended"  # an attribute
 _KIND: Final = "tensor"
 _PATIENCE_SECS: Final = 0.2  # of a listing of pages, which waits for the search
 
 
 def extend_projector(context: Any, index: RunIndex) -> None:
-    """Makes the Projector of a TensorBoard show tables of records; call it after it is loaded.
+    """Makes the Projector of a TensorBoard show tables of records, if it is loaded by now.
+
+    TensorBoard loads plugins in any order. It asks them for their routes later, in the same order.
 
     Args:
         context: What TensorBoard gives to the loaders of plugins.
@@ -39,10 +42,10 @@ def extend_projector(context: Any, index: RunIndex) -> None:
     """
     plugins = context.plugin_name_to_instance or {}
     own = plugins.get(projector_plugin.ProjectorPlugin.plugin_name)
-    if own is not None:
+    if own is not None and not hasattr(own, _EXTENDED):
         extended = RecordsProjector(own, index)
-        # TensorBoard has the instance already, and asks it for its routes after loading.
         own.get_plugin_apps, own.is_active = extended.get_plugin_apps, extended.is_active
+        setattr(own, _EXTENDED, True)
 
 
 class RecordsProjector:

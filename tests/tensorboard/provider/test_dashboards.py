@@ -67,7 +67,7 @@ def test_the_runs_are_the_same(both: Both) -> None:
 
 def test_the_same_pages_are_active(both: Both) -> None:
     found = both.records.get("plugins_listing")
-    assert found.pop("rec_summary")["tab_name"] == "Projector"  # event files have no tables
+    del found["rec_summary"]  # reads records only
     assert found == both.exported.get("plugins_listing")
 
 
