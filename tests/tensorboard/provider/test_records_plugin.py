@@ -115,13 +115,6 @@ def test_a_question_about_no_run_has_no_answer(run: Path, route: str) -> None:
         assert several.headers["Cache-Control"] == "no-store"
 
 
-def test_of_a_question_that_cannot_be_answered_the_reason_is_said(run: Path) -> None:
-    _, pages = record_pages(run.parent)
-    response = pages.respond(f"{PLUGIN}/why", run="run")
-    assert (response.status_code, response.mimetype) == (400, "text/plain")
-    assert response.get_data()
-
-
 def test_answers_are_plain_json() -> None:
     answer = {
         "numbers": (
