@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from rec_summary.tables.formats import json_value
-
 
 def json_of(answer: object) -> str:
     """Returns an answer as JSON; numbers that are not finite, which JSON has not, are null."""
@@ -21,14 +19,14 @@ def json_of(answer: object) -> str:
 def _finite(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = vars(value)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.float32):
+        value = float(str(value))  # the shortest number that is this float32
+    if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
-    elif isinstance(value, np.generic) and not isinstance(value, np.float32):
-        value = value.item()
     if isinstance(value, Mapping):
         return {str(name): _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
-    if isinstance(value, float | np.float32) and not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return None
-    return json_value(value)
+    return value
