@@ -1,4 +1,4 @@
-"""What TensorBoard shows first: pinned cards of Time Series, and the metrics of HParams."""
+"""What TensorBoard shows first: a page, pinned cards of Time Series, and the metrics of HParams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rec_summary.series.event_reader import read_batches
 from rec_summary.series.overview.rows import METRICS
 from rec_summary.series.ranks.summary import LOSSES
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.tag_groups import overview
+from rec_summary.tensorboard.tag_groups import DETAIL, overview
 
 # The best window first: of what is measured in several, one of the recent examples.
 _WINDOWS: Final = ("last_", "decayed_", "lifetime$")
@@ -38,6 +38,10 @@ LOSS_RANK: Final = 2
 
 OWN_RANK: Final = len(_METRICS)
 """The place of metrics whose name says nothing."""
+
+TIME_SERIES: Final = "timeseries"
+RECOMMENDER: Final = "rec_summary"
+"""The page of this package, in an address: the name of its plugin."""
 
 _NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail|overview)/"
 _KEPT_TAGS: Final = 1 << 14  # runs of a tree mostly have the same tags
@@ -69,18 +73,24 @@ def pinned_tags(tags: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(overview(tag) or tag for tag in pinned))
 
 
-def page(url: str, tags: Iterable[str]) -> str:
-    """Returns the address of the Time Series page with cards of `tags` at its top.
+def has_recommender(tags: Iterable[str]) -> bool:
+    """Whether there are metrics of a recommender among the tags of scalars."""
+    return any(tag.startswith((PREFIX, DETAIL)) for tag in tags)
+
+
+def page(url: str, tags: Iterable[str], shown: str = TIME_SERIES) -> str:
+    """Returns the address of a page, while Time Series has cards of `tags` at its top.
 
     Args:
         url: The address of a TensorBoard, with a slash at its end.
         tags: The tags of scalars.
+        shown: The page that it opens: the name of its plugin.
     """
     cards = [{"plugin": "scalars", "tag": tag} for tag in tags]
     if not cards:
-        return f"{url}#timeseries"
+        return f"{url}#{shown}"
     text = json.dumps(cards, separators=(",", ":"))
-    return f"{url}?pinnedCards={urllib.parse.quote(text)}#timeseries"
+    return f"{url}?pinnedCards={urllib.parse.quote(text)}#{shown}"
 
 
 def recorded_tags(runs: Iterable[Run]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from tensorboard import default, program
 from tensorboard.backend import application
 from tensorboard.backend.event_processing import data_ingester
+from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
 from werkzeug.test import Client
 
 from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX, RecordDataProvider
@@ -45,9 +46,9 @@ class Pages:
         self.provider = provider
         self._client = Client(app)
 
-    def leads_to(self, path: str) -> str:
-        """Returns where `/data/<path>` leads to."""
-        return str(self._client.get(f"/data/{path}").headers["Location"])
+    def respond(self, path: str, **query: object) -> Any:
+        """Returns the response to `/data/<path>`."""
+        return self._client.get(f"/data/{path}", query_string=query or None)
 
     def fetch(self, path: str, **query: object) -> bytes:
         """Returns the bytes that are answered to `/data/<path>`."""
@@ -101,6 +102,7 @@ def event_file_pages(logdir: Path) -> Pages:
 
 
 def _configured(logdir: Path, *arguments: str) -> Any:
-    board = program.TensorBoard(default.get_static_plugins())
+    # The others that are installed would depend on the machine.
+    board = program.TensorBoard([*default.get_static_plugins(), ProjectorPlugin])
     board.configure(("tensorboard", "--logdir", str(logdir), _SAMPLES, *arguments))
     return board

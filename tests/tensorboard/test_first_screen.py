@@ -12,7 +12,7 @@ from tensorboard.plugins.hparams import api_pb2
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
+from rec_summary.tensorboard.first_screen import RECOMMENDER, page, pinned_tags, recorded_tags
 from rec_summary.tensorboard.hparams_metrics import chosen_metrics
 from rec_summary.tensorboard.provider.board import scalar_samples
 from rec_summary.tensorboard.tag_groups import grouped
@@ -91,6 +91,7 @@ def test_the_address_can_be_clicked(tmp_path: Path) -> None:
     assert [each["tag"] for each in json.loads(cards)] == ["loss/auto", 'a "b" ü']
     assert query.fragment == "timeseries"
     assert page("http://localhost:6006/", []) == "http://localhost:6006/#timeseries"
+    assert page("http://localhost:6006/", [], RECOMMENDER) == "http://localhost:6006/#rec_summary"
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def _server(records: Path) -> Iterator[TensorBoardServer]:
         tempfile.TemporaryDirectory() as scratch,
         TensorBoardServer(Path(records.name), Path(scratch) / "log", load_fast=True) as server,
     ):
-        server.eventually(lambda: server.get("plugins_listing")["rec_summary"]["enabled"])
+        server.eventually(lambda: server.get("plugins_listing")["projector"]["enabled"])
         yield server
 
 

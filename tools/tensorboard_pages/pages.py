@@ -35,7 +35,8 @@ IMAGES = Page("images", "images")
 GRAPHS = Page("graphs", "graphs")
 DISTRIBUTIONS = Page("distributions", "distributions")
 MESH = Page("mesh", "mesh")
-PROJECTOR = Page("projector", "rec_summary")
+PROJECTOR = Page("projector", "projector")
+RECOMMENDER = Page("recommender", "rec_summary")
 PR_CURVES = Page("pr_curves", "pr_curves")
 
 

@@ -78,8 +78,9 @@ def view(
     SRC is a record directory or a tree of them, or a URL; it may still be empty. TensorBoard
     reads the records themselves: nothing is exported or copied. Ctrl-C ends it.
 
-    The address pins the loss, the AUC, the calibration and an evaluation to the top of the page,
-    as far as there are records of them already.
+    The address opens the page Recommender, or Time Series as long as there are no metrics of a
+    recommender. It pins the loss, the AUC, the calibration and an evaluation to the top of Time
+    Series, as far as there are records of them already.
 
     Runs with the same entry `group` in their lineage form a group, or those that --group-by
     chooses. A group appears as three more runs: `group/NAME/mean`, `group/NAME/min` and
@@ -88,7 +89,7 @@ def view(
     TensorBoard has no password. By default only programs on this machine can reach it; with
     another --host, everybody who can reach that address can see the records.
     """
-    from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
+    from rec_summary.tensorboard import first_screen
     from rec_summary.tensorboard.provider.board import Board, exposed
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
@@ -98,14 +99,16 @@ def view(
     index = RunIndex(source, runs, **shown)
     terminal.hint(f"Starting TensorBoard for {source}.")
     chosen = awaited_runs(source, runs, index.find)
-    pinned = pinned_tags(recorded_tags(chosen))
+    tags = first_screen.recorded_tags(chosen)
+    is_recommender = first_screen.has_recommender(tags)
+    shown_first = first_screen.RECOMMENDER if is_recommender else first_screen.TIME_SERIES
     count = sum(len(run.ranks) for run in chosen)
     address = exposed(host, arguments)
     if address is not None:
         terminal.echo(WARNING.format(address), err=True)
     board = Board(index, host=host, port=port, runs=count, arguments=arguments)
     with _served(index, board):
-        url = page(board.url, pinned)
+        url = first_screen.page(board.url, first_screen.pinned_tags(tags), shown_first)
         terminal.echo(f"TensorBoard: {url} (Ctrl-C to stop)")
         if opens:
             webbrowser.open(url)

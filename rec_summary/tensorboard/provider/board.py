@@ -78,7 +78,9 @@ class Board:
             BoardError: It does not start, for example because the port is in use.
         """
         others = [plugin for plugin in default.get_dynamic_plugins() if plugin is not RecordsLoader]
-        board = _Program([*default.get_static_plugins(), *others, _ProjectorLoader(self._index)])
+        # The first page that is active is the first tab, and the page of an address without a name.
+        first = _PageLoader(self._index)
+        board = _Program([first, *default.get_static_plugins(), *others])
         board.provider = RecordDataProvider(self._index)
         said = io.StringIO()
         try:
@@ -118,12 +120,12 @@ class _Program(program.TensorBoard):  # type: ignore[misc]
         return SimpleNamespace(data_provider=self.provider, start=lambda: None)  # is up to date
 
 
-class _ProjectorLoader(base_plugin.TBLoader):  # type: ignore[misc]
+class _PageLoader(base_plugin.TBLoader):  # type: ignore[misc]
     def __init__(self, index: RunIndex) -> None:
         self._index = index
 
     def load(self, context: Any) -> RecordsPlugin:
-        """Returns the plugin with the Projector."""
+        """Returns the plugin with the page of recommenders."""
         return RecordsPlugin(context, self._index)
 
 

@@ -62,7 +62,7 @@ class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
             _say("records are not shown", error)
 
     def load(self, context: Any) -> Any:
-        """Returns the plugin with the Projector; None if no records are shown."""
+        """Returns the plugin with the page of recommenders; None if no records are shown."""
         if self.index is None:
             return None
         try:
@@ -70,7 +70,7 @@ class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
 
             return RecordsPlugin(context, self.index)
         except Exception as error:  # noqa: BLE001 - never breaks a TensorBoard
-            _say("the Projector does not show records", error)
+            _say("no page Recommender, and no tables of records in the Projector", error)
             return None
 
 

@@ -20,8 +20,8 @@ _SERVERS: Final[list[Any]] = []  # a server ends when nothing refers to it
 _DEEPEST: Final = 64
 
 _SHOWN: Final = (
-    "rec_summary: showing the records below {}. To have the loss and the AUC at the top, open "
-    "data/plugin/rec_summary/first_screen below TensorBoard's address.\n"
+    "rec_summary: showing the records below {}. Of recommenders, open #rec_summary below "
+    "TensorBoard's address.\n"
 )
 
 

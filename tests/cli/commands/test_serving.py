@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import end, first_line, run, start
-from tests.support.record_dirs import (
-    tree,
-)
+from tests.support.record_dirs import event, scalar, tree, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 
@@ -42,9 +40,13 @@ def test_view_shows_and_ends_with_everything(three_runs: Path) -> None:
         runs_at(address)
 
 
+@pytest.mark.parametrize(
+    ("tag", "shown"), [("accuracy", "timeseries"), ("recommender/auc/last_9", "rec_summary")]
+)
 def test_view_opens_the_address_that_it_prints(
-    three_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    three_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str, shown: str
 ) -> None:
+    write_segment(three_runs / "run_4", event(1, scalar("loss", 1), scalar(tag, 1)))
     browser = tmp_path / "browser"
     browser.write_text(f"#!/bin/sh\necho \"$1\" > '{tmp_path}/opened'\n")
     browser.chmod(0o755)
@@ -52,7 +54,8 @@ def test_view_opens_the_address_that_it_prints(
     process = start("view", three_runs, "--open")
     found = re.search(r"http://\S+", first_line(process))
     assert found is not None
-    assert "#timeseries" in found[0]
+    assert "?pinnedCards=" in found[0]
+    assert found[0].endswith(f"#{shown}")
     eventually((tmp_path / "opened").read_text, f"{found[0]}\n".__eq__, despite=FileNotFoundError)
     assert end(process)[0] == 0
 

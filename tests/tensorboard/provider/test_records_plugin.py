@@ -1,157 +1,131 @@
-"""The Projector of records, and the way to the first screen, over TensorBoard's HTTP interface."""
+"""The page Recommender over TensorBoard's HTTP interface."""
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
-import urllib.parse
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rec_summary._pb.summary_pb2 import Summary
-from rec_summary.values.tensor import to_tensor
-from tests.support.boards import Pages, record_pages
+from rec_summary.tensorboard.page.plain import json_of
+from rec_summary.tensorboard.provider.board import Board
+from rec_summary.tensorboard.provider.run_index import RunIndex
+from tests.support.boards import record_pages
 from tests.support.checkpoint_bytes import value
-from tests.support.record_dirs import event, scalar, tree, write_segment
-from tests.support.stores import store_in_memory
-from tests.support.waiting import eventually
+from tests.support.record_dirs import event, scalar, write_segment
 
-TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
 PLUGIN = "plugin/rec_summary"
-
-
-def matrix(tag: str, array: np.ndarray) -> Summary.Value:
-    return Summary.Value(tag=tag, tensor=to_tensor(array))
-
-
-def checkpoint(run: Path, name: str, *parameters: bytes, written: int = 1000) -> None:
-    (run / "ckpt_dir").mkdir(exist_ok=True)
-    path = run / "ckpt_dir" / f"{name}.ckpt"
-    path.write_bytes(b"".join(parameters))
-    os.utime(path, (written, written))
-
-
-def parameter(name: str, array: np.ndarray) -> bytes:
-    return value(name, array.shape, "Float32", array.astype("<f4").tobytes())
-
-
-def tables(pages: Pages, run: str) -> dict[str, list[int]]:
-    found = pages.get(f"{PLUGIN}/info", run=run)["embeddings"]
-    return {each["tensorName"]: each["tensorShape"] for each in found}
-
-
-def numbers(pages: Pages, run: str, name: str) -> np.ndarray:
-    raw = pages.fetch(f"{PLUGIN}/tensor", run=run, name=name, num_rows="100000")
-    return np.frombuffer(raw, "<f4")
+TAG = "recommender/auc/last_100"
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run without tables yet."""
-    write_segment(tmp_path / "records" / "run", event(1, scalar("loss/auto", 1)))
+    """A run with a metric of a recommender."""
+    write_segment(tmp_path / "records" / "run", event(1, scalar("loss", 1), scalar(TAG, 0.5)))
     return tmp_path / "records" / "run"
 
 
-def test_a_run_without_tables_has_no_projector(run: Path) -> None:
-    _, pages = record_pages(run.parent)
-    assert pages.get(f"{PLUGIN}/runs") == []
-    assert pages.get("plugins_listing")["rec_summary"]["enabled"] is False
+def enabled(listing: dict[str, Any]) -> dict[str, str]:
+    """Returns what the active pages are called, by plugin."""
+    return {name: page["tab_name"] for name, page in listing.items() if page["enabled"]}
 
 
-def test_tables_are_those_of_the_newest_checkpoint(run: Path) -> None:
-    _, pages = record_pages(run.parent)
-    checkpoint(
-        run,
-        "old",
-        parameter("head.weight", TABLE),
-        parameter("user.embedding_table", TABLE),
-        parameter("wide.embedding_table", TABLE[:, :1]),
-        parameter("head.bias", TABLE[0]),
-    )
-    eventually(lambda: pages.get("plugins_listing")["rec_summary"]["enabled"])
-    before = tree(run)
-    assert pages.get(f"{PLUGIN}/runs") == ["run"]
-    shapes = tables(pages, "run")
-    assert shapes == {"user.embedding_table": [4, 3], "head.weight": [4, 3]}
-    assert list(shapes) == ["user.embedding_table", "head.weight"]
-    assert pages.get(f"{PLUGIN}/info", run="run")["modelCheckpointPath"] == "old.ckpt"
-    np.testing.assert_array_equal(numbers(pages, "run", "head.weight"), TABLE.ravel())
-    assert tree(run) == before
-    sick = TABLE + 1
-    sick[1, 2] = np.nan
-    checkpoint(run, "new", parameter("user.embedding_table", sick), written=2000)
-    rows = sick[[0, 2, 3]]
-    np.testing.assert_array_equal(numbers(pages, "run", "user.embedding_table"), rows.ravel())
-    labels = pages.fetch(f"{PLUGIN}/metadata", run="run", name="user.embedding_table")
-    assert labels == b"0\n2\n3\n"
+def test_the_page_is_there_from_the_first_metric_of_a_recommender_on(run: Path) -> None:
+    other = run.parent.parent / "other"
+    write_segment(other / "run", event(1, scalar("loss", 1)))
+    index, pages = record_pages(other)
+    assert "rec_summary" not in enabled(pages.get("plugins_listing"))
+    shutil.copytree(run, other / "recommender")
+    index.poll()
+    listing = pages.get("plugins_listing")
+    assert enabled(listing)["rec_summary"] == "Recommender"
+    assert listing["rec_summary"]["disable_reload"] is True
+    shutil.rmtree(other / "recommender")
+    index.poll()
+    assert [record.run.name for record in index.recorded()] == ["run"]
+    assert "rec_summary" in enabled(pages.get("plugins_listing"))
 
 
-def test_recorded_matrices_are_tables_with_their_last_values(run: Path) -> None:
-    write_segment(
-        run.parent / "other",
-        event(1, matrix("item", TABLE), matrix("vector", TABLE[0]), matrix("nan", TABLE * np.nan)),
-        event(2, matrix("item", TABLE * 2)),
-    )
-    _, pages = record_pages(run.parent)
-    assert pages.get(f"{PLUGIN}/runs") == ["other"]
-    assert tables(pages, "other") == {"item": [4, 3]}
-    np.testing.assert_array_equal(numbers(pages, "other", "item"), (TABLE * 2).ravel())
-    checkpoint(run.parent / "other", "one", parameter("a.embedding_table", TABLE))
-    assert set(tables(pages, "other")) == {"a.embedding_table"}
+@pytest.mark.parametrize("tag", ["recommenders/auc", "my/recommender/auc", "eval/auc"])
+def test_other_tags_do_not_make_a_recommender(tmp_path: Path, tag: str) -> None:
+    write_segment(tmp_path / "run", event(1, scalar(tag, 1)))
+    _, pages = record_pages(tmp_path)
+    assert "rec_summary" not in enabled(pages.get("plugins_listing"))
 
 
-@pytest.mark.parametrize("route", ["info", "tensor", "metadata", "bookmarks", "sprite_image"])
-@pytest.mark.parametrize("query", [{}, {"run": "run"}, {"run": "../run", "name": "../x"}])
-def test_a_request_for_what_is_not_there_has_no_answer(
-    run: Path, route: str, query: dict[str, str]
-) -> None:
-    _, pages = record_pages(run.parent)
-    expected = {"modelCheckpointPath": "none", "embeddings": []}
-    exists = route == "info" and query == {"run": "run"}
-    assert pages.get(f"{PLUGIN}/{route}", **query) == (expected if exists else None)
-
-
-def test_of_a_damaged_checkpoint_the_page_says_what_is_wrong(run: Path) -> None:
-    checkpoint(run, "bad", b"no checkpoint")
-    _, pages = record_pages(run.parent)
-    answer = pages.fetch(f"{PLUGIN}/info", run="run").decode()
-    assert "bad.ckpt" in answer
-    assert "offset 0" in answer
-
-
-def test_a_checkpoint_that_is_a_link_is_none(run: Path, tmp_path: Path) -> None:
-    outside = tmp_path / "outside.ckpt"
-    outside.write_bytes(parameter("a.embedding_table", TABLE))
+def test_one_page_is_called_projector(run: Path) -> None:
     (run / "ckpt_dir").mkdir()
-    (run / "ckpt_dir" / "a.ckpt").symlink_to(outside)
+    table = value("a.embedding_table", (4, 3), "Float32", np.ones(12, "<f4").tobytes())
+    (run / "ckpt_dir" / "a.ckpt").write_bytes(table)
     _, pages = record_pages(run.parent)
-    assert pages.get(f"{PLUGIN}/runs") == []
+    called = [name.lower() for name in enabled(pages.get("plugins_listing")).values()]
+    assert called.count("projector") == 1
 
 
-def test_the_first_screen_has_the_loss_and_the_auc_at_its_top(run: Path) -> None:
-    write_segment(run.parent / "other", event(1, scalar("recommender/auc/last_100", 0.5)))
+def test_the_page_is_the_first_tab_of_a_view(run: Path) -> None:
+    (run / "ckpt_dir").mkdir()
+    table = value("a.embedding_table", (4, 3), "Float32", np.ones(12, "<f4").tobytes())
+    (run / "ckpt_dir" / "a.ckpt").write_bytes(table)
+    index = RunIndex(str(run.parent))
+    index.poll()
+    with Board(index, port=0) as board:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{board.url}data/plugins_listing", timeout=60) as answer:
+            called = list(enabled(json.load(answer)).values())
+        with opener.open(f"{board.url}data/plugin/projector/runs", timeout=60) as answer:
+            assert json.load(answer) == ["run"]
+    assert called[0] == "Recommender"
+    assert [name.lower() for name in called].count("projector") == 1
+
+
+def test_the_module_is_one_of_this_package(run: Path) -> None:
     _, pages = record_pages(run.parent)
-    place = urllib.parse.unquote(pages.leads_to(f"{PLUGIN}/first_screen"))
-    start, _, rest = place.partition("?pinnedCards=")
-    assert start == "../../../"  # relative, so that it works behind a path prefix
-    assert rest == (
-        '[{"plugin":"scalars","tag":"loss/auto"},'
-        '{"plugin":"scalars","tag":"overview/auc last_100"}]#timeseries'
-    )
+    response = pages.respond(f"{PLUGIN}/index.js")
+    assert response.status_code == 200
+    assert response.mimetype == "text/javascript"
+    assert b"render" in response.get_data()
 
 
-def test_a_checkpoint_that_cannot_be_listed_hides_no_other_run(run: Path) -> None:
-    for name in ("bad", "good"):
-        copy = run.parent / name
-        shutil.copytree(run, copy)
-        checkpoint(copy, "last", parameter("t.embedding_table", TABLE))
-    store = store_in_memory()
-    store.put(str(run.parent), "/checkpoints", recursive=True)
-    store.lists.error, store.lists.refused = PermissionError(13, "no access"), "bad/ckpt_dir"
-    _, pages = record_pages(f"{store.protocol}://checkpoints")
-    assert set(pages.get(f"{PLUGIN}/runs")) == {"bad", "good"}
-    assert eventually(lambda: pages.get("plugins_listing")["rec_summary"]["enabled"])
-    assert tables(pages, "good") == {"t.embedding_table": [4, 3]}
-    assert b"no access" in pages.fetch(f"{PLUGIN}/info", run="bad")
+def test_the_answers_are_about_runs(run: Path) -> None:
+    _, pages = record_pages(run.parent)
+    response = pages.respond(f"{PLUGIN}/runs")
+    assert response.headers["Cache-Control"] == "no-store"
+    assert [each["run"] for each in response.get_json()["runs"]] == ["run"]
+    assert pages.get(f"{PLUGIN}/runs", run="x")["runs"] == []
+    assert pages.get(f"{PLUGIN}/quality", run="run")["run"] == "run"
+    assert pages.get(f"{PLUGIN}/maps", run="run")["run"] == "run"
+    [row] = pages.get(f"{PLUGIN}/lineage", run="run")
+    assert row["run"] == "run"
+
+
+@pytest.mark.parametrize("route", ["quality", "why", "maps", "lineage"])
+def test_a_question_about_no_run_has_no_answer(run: Path, route: str) -> None:
+    _, pages = record_pages(run.parent)
+    unknown = pages.respond(f"{PLUGIN}/{route}", run="../run")
+    assert (unknown.status_code, unknown.mimetype) == (404, "text/plain")
+    assert unknown.get_data() == b"there is no such run"
+    for runs in ([], ["run", "run"]):
+        several = pages.respond(f"{PLUGIN}/{route}", run=runs)
+        assert (several.status_code, several.mimetype) == (400, "text/plain")
+        assert b"the parameter run is invalid" in several.get_data()
+        assert several.headers["Cache-Control"] == "no-store"
+
+
+def test_answers_are_plain_json() -> None:
+    answer = {
+        "numbers": (
+            np.float32(0.1),
+            np.float64(np.nan),
+            float("-inf"),
+            np.int64(3),
+            np.bool_(True),
+        ),
+        "array": np.array([1.5, np.inf]),
+        "none": None,
+    }
+    expected = '{"numbers":[0.1,null,null,3,true],"array":[1.5,null],"none":null}'
+    assert json_of(answer) == expected

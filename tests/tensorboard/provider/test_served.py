@@ -347,14 +347,15 @@ def test_a_tensorboard_that_is_too_old_is_left_as_it_was(
     plugin.RecordsLoader().fix_flags(SimpleNamespace())
 
 
-def test_a_projector_that_cannot_be_loaded_does_not_break_tensorboard(
+def test_a_page_that_cannot_be_loaded_does_not_break_tensorboard(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "rec_summary.tensorboard.provider.records_plugin", None)
     loader = plugin.RecordsLoader()
     loader.index = RunIndex("records")
     assert loader.load(None) is None
-    assert "the Projector does not show records" in capsys.readouterr().err
+    said = "no page Recommender, and no tables of records in the Projector: "
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("bound", ["most_directories", "most_names"])

@@ -167,8 +167,8 @@ def _custom_scalars(server: TensorBoardServer) -> Shown:
 
 
 def _projector(server: TensorBoardServer) -> Shown:
-    """Tables that can be drawn, of the plugin that reads records."""
-    plugin = "plugin/rec_summary"
+    """Tables that can be drawn, of records."""
+    plugin = "plugin/projector"
     for run in server.get(f"{plugin}/runs"):
         for table in server.get(f"{plugin}/info", run=run)["embeddings"]:
             shape = list(table["tensorShape"])
