@@ -221,7 +221,10 @@ function readStored() {
 async function ask(route, runs = []) {
   const key = runs.length ? `${route}?${runs.map((run) => "run=" + encodeURIComponent(run)).join("&")}` : route;
   if (stored) {
-    if (Object.hasOwn(stored, key)) return stored[key];
+    if (Object.hasOwn(stored, key)) {
+      if (stored[key]?.error !== undefined) throw new Error(stored[key].error);
+      return stored[key];
+    }
     throw new Error(`This page has no answer for ${key}.`);
   }
   let response;
