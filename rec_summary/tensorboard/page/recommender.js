@@ -206,7 +206,7 @@ function metricName(metric) {
 }
 
 function worseSign(metric) {
-  return FALL_IS_WORSE.has(metric) ? -1 : 1;
+  return FALL_IS_WORSE.has(metric.replace(/^.*\//, "")) ? -1 : 1;
 }
 
 // ---- asking ----------------------------------------------------------------
