@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from rec_summary.metrics.slices.sums import (
 from rec_summary.series.runs.slices import SliceHistory
 
 COLUMNS: Final = 120
-"""Columns of a map at most: more are hardly told apart on a page."""
+"""Columns of a map at most: a column of a page then has five pixels or more."""
 
 _PAST: Final = 8  # reports of the past at least, as long as there are so many
 _PART: Final = 4  # the past is at least this part of the run, so that a fault shows while it lasts
@@ -58,99 +59,118 @@ class Map:
 
 
 def maps(scanned: Iterable[Scanned], columns: int = COLUMNS) -> list[Map]:
-    """Returns what was compared as maps; scalars of the same kind and metric are one map.
+    """Returns what was compared as maps; scalars of the same kind and metric are rows of one map.
 
     Args:
         scanned: What `why.compared` returns.
         columns: How many columns a map has at most; reports are taken together.
     """
-    found: list[Map] = []
-    rows: dict[tuple[object, ...], list[Map]] = {}
+    groups: dict[tuple[object, ...], list[Scanned]] = {}
     for each in scanned:
-        if not len(each.steps):
-            continue
-        part = _map(each, columns)
-        if each.history is not None:
-            found.append(part)
-        else:
-            rows.setdefault((part.kind, part.metric, part.steps.tobytes()), []).append(part)
-    return [*found, *_joined(rows.values())]
+        if len(each.steps):
+            own = (id(each),) if each.history is not None else ()
+            groups.setdefault((each.kind, each.metric, *own), []).append(each)
+    return [_map(group, columns) for group in groups.values()]
 
 
-def _joined(groups: Iterable[list[Map]]) -> Iterator[Map]:
-    for group in groups:
-        first = group[0]
-        names = tuple(name for each in group for name in each.names)
-        z, values = (
-            np.concatenate([getattr(each, name) for each in group]) for name in ("z", "values")
-        )
-        yield Map(
-            *(first.kind, None, "", first.metric, names),
-            *(first.steps, first.wall_times, z, values, None),
-        )
+class _Columns(NamedTuple):
+    """The columns of a map.
+
+    Attributes:
+        steps: The last step of each, (t,).
+        wall_times: Its time, (t,).
+    """
+
+    steps: Integers
+    wall_times: Floats
+
+    def edges(self, steps: Integers) -> Integers:
+        """Returns where the columns begin and end in reports at these steps, (t + 1,)."""
+        edges: Integers = np.append(0, np.searchsorted(steps, self.steps, "right"))
+        return edges
 
 
-def _map(scanned: Scanned, columns: int) -> Map:
-    reports = len(scanned.steps)
-    width = -(-reports // columns)
-    starts = np.arange(0, reports, width)
-    ends = np.minimum(starts + width, reports)
-    z = _deviations(scanned, starts, ends)
-    last = scanned.steps[ends - 1]
-    history, watched = scanned.history, scanned.watched
-    if history is None:
-        assert watched is not None
-        with np.errstate(all="ignore"):
-            counts = np.add.reduceat(np.isfinite(watched.values), starts)
-            values = np.add.reduceat(np.nan_to_num(watched.values), starts) / counts
-        times = watched.wall_times[ends - 1]
-        return Map(
-            *(scanned.kind, None, "", scanned.metric, (watched.name,)),
-            *(last, times, z.T, values[None], None),
-        )
+def _columns(group: Sequence[Scanned], most: int) -> _Columns:
+    """Returns columns of about the same number of reports, for rows that may have other steps."""
+    steps, first = np.unique(np.concatenate([each.steps for each in group]), return_index=True)
+    times = np.concatenate([_times(each) for each in group])[first]
+    count = min(most, max(len(each.steps) for each in group))
+    last = np.minimum(np.arange(1, count + 1) * -(-len(steps) // count), len(steps)) - 1
+    last = np.unique(last)
+    return _Columns(steps[last], times[last])
+
+
+def _times(scanned: Scanned) -> Floats:
+    if scanned.watched is not None:
+        return scanned.watched.wall_times
+    assert scanned.history is not None
     # Of the AUC, only some of the reports count: those with orders.
-    edges = np.searchsorted(history.steps, np.append(scanned.steps[starts], last[-1] + 1))
-    if scanned.metric == "auc":
-        edges = np.append(0, np.searchsorted(history.steps, last, "right"))
-    totals = sums.totals_of(history)
-    parts = np.diff(totals[:, edges], axis=1)
-    kind = {MIX: SLICE, RATE: TASK}.get(scanned.kind, scanned.kind)
+    at = np.searchsorted(scanned.history.steps, scanned.steps, "right") - 1
+    times: Floats = scanned.history.wall_times[np.maximum(at, 0)]
+    return times
+
+
+def _map(group: Sequence[Scanned], columns: int) -> Map:
+    """Returns the map of a column of slices, or of scalars of one kind and metric."""
+    first, shown = group[0], _columns(group, columns)
+    z = np.concatenate([_deviations(each, shown.edges(each.steps)).T for each in group])
+    history = first.history
+    kind = {MIX: SLICE, RATE: TASK}.get(first.kind, first.kind)
+    if history is None:
+        every = [each.watched for each in group if each.watched is not None]
+        values = np.stack([_means(each.values, shown.edges(each.steps)) for each in every])
+        names = tuple(each.name for each in every)
+        return Map(kind, None, "", first.metric, names, *shown, z, values, None)
+    edges = shown.edges(history.steps)
+    parts = np.diff(sums.totals_of(history)[:, edges], axis=1)
+    values = _values(first, history, parts, shown).T
     return Map(
-        *(kind, history.task, history.column, scanned.metric, tuple(history.values)),
-        *(last, history.wall_times[np.maximum(edges[1:] - 1, 0)], z.T),
-        _values(scanned, history, parts, edges, starts).T,
-        parts[EXAMPLES].T,
+        *(kind, history.task, history.column, first.metric, tuple(history.values)),
+        *(*shown, z, values, parts[EXAMPLES].T),
     )
 
 
-def _values(
-    scanned: Scanned, history: SliceHistory, parts: Floats, edges: Integers, starts: Integers
-) -> Floats:
-    """Returns the metric of each column, (t, values)."""
+def _means(values: Floats, edges: Integers) -> Floats:
+    """Returns the mean of the finite values of each column; NaN where there is none."""
+    known = np.isfinite(values)
+    totals, counts = (
+        np.diff(np.append(0, np.cumsum(each))[edges])
+        for each in (np.where(known, values, 0), known)
+    )
     with np.errstate(all="ignore"):
-        if scanned.metric == "auc":
-            cells = np.add.reduceat(history.orders, starts, axis=0)
-            return np.array([[orders.area_of(row) for row in each] for each in cells])
+        means: Floats = totals / counts
+    return means
+
+
+def _values(scanned: Scanned, history: SliceHistory, parts: Floats, shown: _Columns) -> Floats:
+    """Returns the metric of each column, (t, values)."""
+    if scanned.metric == "auc":
+        bounds = itertools.pairwise(shown.edges(history.order_steps))
+        cells = (history.orders[begin:end].sum(0) for begin, end in bounds)
+        return np.array([[orders.area_of(row) for row in each] for each in cells])
+    with np.errstate(all="ignore"):
         if scanned.metric == "traffic":
             assert scanned.whole is not None
-            every = np.diff(sums.totals_of(scanned.whole)[WEIGHT][edges], axis=0)
-            share: Floats = parts[WEIGHT] / every
+            edges = shown.edges(history.steps)
+            share: Floats = parts[WEIGHT] / np.diff(
+                sums.totals_of(scanned.whole)[WEIGHT][edges], axis=0
+            )
             return share
         of = {"calibration": calibration_of, "click_rate": sums.click_rate_of}
         return of.get(scanned.metric, normalised_entropy_of)(parts)
 
 
-def _deviations(scanned: Scanned, starts: Integers, ends: Integers) -> Floats:
+def _deviations(scanned: Scanned, edges: Integers) -> Floats:
     """Returns z of each column against the reports before, (t, rows)."""
     rows = 1 if scanned.history is None else len(scanned.history.values)
-    z = np.full((len(starts), rows), np.nan)
+    z = np.full((len(edges) - 1, rows), np.nan)
     if not scanned.scan.places:
         return z  # too few reports
     _, middle, _, factors, _ = scanned.scan.places[0]
     warm = int(middle[0]) - LEAST_PAST
-    reports = len(scanned.steps)
-    past = max(_PAST, 2 * int(ends[0] - starts[0]), reports // _PART)
-    known = starts - warm >= LEAST_PAST
+    starts, ends = edges[:-1], edges[1:]
+    past = max(_PAST, 2 * int((ends - starts).max()), len(scanned.steps) // _PART)
+    known = (starts - warm >= LEAST_PAST) & (ends > starts)
     if known.any():
         own = starts[known]
         change = scanned.scan.compare(np.maximum(own - past, warm), own, own, ends[known])

@@ -238,7 +238,8 @@ def why(
         at: Only what began around this step.
     """
     scanned = compared(histories, series, metric=metric, task=task, since=since, at=at)
-    reports = _reports([each for each in histories if task in (None, each.task)])
+    wholes = _wholes(histories, task)
+    reports = _reports(wholes)
     least = threshold(sum(each.scan.count for each in scanned))
     moves = [
         _Move(each, number, onset, onset.z)
@@ -258,12 +259,7 @@ def why(
             event for event in events if begin.low - slack <= event.step <= begin.high + slack
         ]
     shown = tuple(events) if findings else ()
-    tasks = dict.fromkeys(
-        each.task
-        for each in histories
-        if not each.column and task in (None, each.task) and len(each.steps)
-    )
-    return Answer(metric, task, tuple(tasks), first, last, begin, tuple(findings), shown)
+    return Answer(metric, task, tuple(wholes), first, last, begin, tuple(findings), shown)
 
 
 def compared(
@@ -285,25 +281,28 @@ def compared(
         since: Only from this step on.
         at: Only around this step.
     """
-    wholes = {
-        history.task: history
-        for history in histories
-        if not history.column and task in (None, history.task) and len(history.steps)
-    }
+    wholes = _wholes(histories, task)
     scanned: list[Scanned] = []
     # Other tasks, such as purchases, have only some of its examples: their traffic is its quality.
     widest = max(wholes, key=lambda name: wholes[name].sums[..., EXAMPLES].sum(), default="")
     for name, whole in wholes.items():
         own = [history for history in histories if history.task == name and len(history.values)]
         scanned += _scan_task(whole, own, metric, since, at, with_traffic=name == widest)
-    reports = _reports([*wholes.values()])
-    return [*scanned, *_scan_scalars([*series], wholes, reports, since, at)]
+    return [*scanned, *_scan_scalars([*series], wholes, _reports(wholes), since, at)]
 
 
-def _reports(histories: Sequence[SliceHistory]) -> Integers:
+def _wholes(histories: Sequence[SliceHistory], task: str | None) -> dict[str, SliceHistory]:
+    """Returns the tasks that are compared, by name."""
+    return {
+        history.task: history
+        for history in histories
+        if not history.column and task in (None, history.task) and len(history.steps)
+    }
+
+
+def _reports(wholes: dict[str, SliceHistory]) -> Integers:
     """Returns the steps of the task with the most reports."""
-    steps = (each.steps for each in histories if not each.column)
-    return max(steps, key=len, default=np.zeros(0, int))
+    return max((whole.steps for whole in wholes.values()), key=len, default=np.zeros(0, int))
 
 
 def _scan_task(

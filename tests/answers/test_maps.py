@@ -69,3 +69,22 @@ def test_scalars_of_a_metric_are_rows_of_one_map() -> None:
     assert (one.kind, one.names) == ("feature", ("age", "hour"))
     assert np.nanmax(one.z[0]) > 6
     assert np.nanmax(np.abs(one.z[1])) < 3
+
+
+def test_scalars_at_different_steps_are_rows_of_one_map() -> None:
+    importances = tuple(
+        Scalars(f"recommender/importance/{name}", 0, steps, steps * 2.0, np.full(len(steps), value))
+        for name, steps, value in (
+            ("age", np.arange(50, 1001, 50), 0.1),
+            ("hour", np.arange(75, 1001, 100), 0.2),
+        )
+    )
+    one = of(found(nothing, scalars=importances), "importance", "", None)  # type: ignore[arg-type]
+    assert one.names == ("age", "hour")
+    assert one.steps[-1] == 1000
+    assert (one.wall_times == one.steps * 2).all()
+    for row, value in enumerate((0.1, 0.2)):
+        values = one.values[row]
+        assert values[np.isfinite(values)] == pytest.approx(value)
+        assert np.isfinite(values).sum() >= 10
+    assert np.isnan(one.z[~np.isfinite(one.values)]).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import threading
@@ -49,38 +48,57 @@ _HEADLINE: Final = re.compile(
     r"(?P<window>(?P<kind>last|decayed|lifetime)(?:_(?P<size>\d+))?)"
 )
 _WINDOWS: Final = ("last", "decayed", "lifetime")
-_REST: Final = 20.0  # an answer is kept for so many times as long as it took
+_MOST_KEPT: Final = 16  # runs of which what was read is kept
+_PROBLEMS: Final = 3
 _NEWEST: Final = 8  # files of a run: the times of older ones are earlier
 _LAST_OF: Final = 3  # series that say how far a run is
 
 
-class _Known(NamedTuple):
-    """An answer about a run.
+class _Read(NamedTuple):
+    """What was read of a run.
 
     Attributes:
-        signature: The files of the run at that time.
-        until: When it is looked whether there are others, by the monotonic clock.
-        value: The answer.
+        files: The files of the run at that time, with their sizes.
+        until: Until when it counts though there is more by now, by the monotonic clock.
+        evidence: What was read.
+        problems: What could not be read, at most a few.
+        answers: What was made of it, by what was asked.
     """
 
-    signature: tuple[object, ...]
+    files: tuple[object, ...]
     until: float
-    value: Any
+    evidence: Evidence
+    problems: list[str]
+    answers: dict[str, Any]
 
 
 class PageAnswers:
     """Answers about the runs of an index; all answers are data for JSON.
 
-    What has to be read from the files is kept until they change, and at least 20 times as long as
-    reading took, so that a page which is left open costs 5 % of a processor at most.
+    Curves are those of the index. What has to be read from the files is kept until they change, and
+    at least 20 times as long as reading took, so that a page which is left open costs 5 % of a
+    processor at most. `is_current` says whether an answer has all that the files have.
     """
 
-    def __init__(self, index: RunIndex) -> None:
-        """Answers from an index, which someone keeps up to date."""
+    def __init__(self, index: RunIndex, rest: float = 20.0) -> None:
+        """Prepares; nothing is read yet.
+
+        Args:
+            index: Has the runs; someone keeps it up to date.
+            rest: How many times as long as reading took what was read is kept.
+        """
         self._index = index
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._rest = rest
+        self._kept: dict[str, _Read] = {}  # by the path of a run
         self._tasks: dict[str, tuple[int, list[str]]] = {}  # by run, with the number of its series
-        self._lock = threading.Lock()  # one answer is read at a time: training needs the others
+        self._lock = threading.RLock()  # of several requests, one reads: a training needs the rest
+        self.of_run: Final[dict[str, Callable[[str], Any]]] = {
+            "quality": self.quality,
+            "why": self.why,
+            "maps": self.maps,
+            "lineage": self.lineage,
+        }
+        """What is answered about one run, by the name of the route."""
 
     def runs(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Returns the runs, the one that was written to last first.
@@ -88,10 +106,11 @@ class PageAnswers:
         Args:
             names: Only these; None means all.
         """
+        wanted = None if names is None else frozenset(names)
         found = [
             self._about(recorded)
             for recorded in self._index.recorded()
-            if names is None or recorded.run.name in names
+            if wanted is None or recorded.run.name in wanted
         ]
         found.sort(key=lambda about: (-(about["wall_time"] or 0.0), about["run"]))
         return {"source": location(self._index.source), "runs": found}
@@ -106,8 +125,8 @@ class PageAnswers:
         """
         recorded = self._recorded(name)
         curves = _curves(recorded, lambda tag: _HEADLINE.fullmatch(tag) is not None)
-        evidence: Evidence = self._evidence(recorded.run)
-        wholes = {each.task: each for each in evidence.slices if not each.column}
+        read, is_current = self._read(recorded.run)
+        wholes = {each.task: each for each in read.evidence.slices if not each.column}
         tasks: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for tag, curve in curves.items():
             match = _HEADLINE.fullmatch(tag)
@@ -135,24 +154,24 @@ class PageAnswers:
                 }
                 for task, found in sorted(tasks.items())
             ],
-            "marks": [dataclasses.asdict(event) for event in evidence.events],
+            "marks": json_value(read.evidence.events),
+            "is_current": is_current,
         }
 
     def why(self, name: str) -> dict[str, Any]:
-        """Returns what `rec-summary why --json` prints, and its text as `lines`.
+        """Returns what `rec-summary why --json` prints, its text, and what could not be read.
 
         Raises:
             KeyError: There is no such run.
         """
 
-        def of(run: Run) -> dict[str, Any]:
-            answer = why(*self._evidence(run))
+        def make(read: _Read) -> dict[str, Any]:
+            answer = why(*read.evidence)
             about = {"run": name, **answer.as_json(), "lines": lines(answer)}
-            plain: dict[str, Any] = json_value(about)
+            plain: dict[str, Any] = json_value({**about, "problems": read.problems})
             return plain
 
-        answer: dict[str, Any] = self._of_run(self._recorded(name).run, "why", of)
-        return answer
+        return self._made(name, "why", make)
 
     def maps(self, name: str) -> dict[str, Any]:
         """Returns how far each slice, feature, table and rank is from its own past.
@@ -161,13 +180,11 @@ class PageAnswers:
             KeyError: There is no such run.
         """
 
-        def of(run: Run) -> dict[str, Any]:
-            evidence = self._evidence(run)
-            found = maps(compared(evidence.slices, evidence.series))
+        def make(read: _Read) -> dict[str, Any]:
+            found = maps(compared(read.evidence.slices, read.evidence.series))
             return {"run": name, "maps": [_map(each) for each in found]}
 
-        answer: dict[str, Any] = self._of_run(self._recorded(name).run, "maps", of)
-        return answer
+        return self._made(name, "maps", make)
 
     def lineage(self, name: str) -> list[dict[str, Any]]:
         """Returns the rows that `rec-summary lineage --json` prints.
@@ -175,13 +192,13 @@ class PageAnswers:
         Raises:
             KeyError: There is no such run.
         """
+        run = self._recorded(name).run
 
-        def of(run: Run) -> list[dict[str, Any]]:
-            table: list[dict[str, Any]] = json_value(list(rows([run], Report())))
-            return table
+        def make(_: _Read) -> dict[str, Any]:
+            return {"rows": json_value(list(rows([run], Report())))}
 
-        answer: list[dict[str, Any]] = self._of_run(self._recorded(name).run, "lineage", of)
-        return answer
+        table: list[dict[str, Any]] = self._made(name, "lineage", make)["rows"]
+        return table
 
     def _recorded(self, name: str) -> ServedRuns:
         for recorded in self._index.recorded():
@@ -189,20 +206,35 @@ class PageAnswers:
                 return recorded
         raise KeyError(name)
 
-    def _evidence(self, run: Run) -> Evidence:
-        evidence: Evidence = self._of_run(run, "evidence", lambda run: evidence_of(run, Report()))
-        return evidence
+    def _made(
+        self, name: str, what: str, make: Callable[[_Read], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Returns an answer that is made of what was read, once for each time that it is read."""
+        with self._lock:
+            read, is_current = self._read(self._recorded(name).run)
+            if what not in read.answers:
+                read.answers[what] = make(read)
+            return {**read.answers[what], "is_current": is_current}
 
-    def _of_run(self, run: Run, what: str, read: Callable[[Run], Any]) -> Any:
-        key, signature = (run.path, what), tuple((file.path, file.nbytes) for file in run.files)
-        with self._lock if what == "evidence" else threading.Lock():
-            known, now = self._known.get(key), time.monotonic()
-            if known is not None and (known.signature == signature or now < known.until):
-                return known.value
-            value = read(run)
+    def _read(self, run: Run) -> tuple[_Read, bool]:
+        """Returns what was read of a run, and whether that is all that there is."""
+        with self._lock:
+            files = tuple((file.path, file.nbytes) for file in run.files)
+            known, now = self._kept.get(run.path), time.monotonic()
+            if known is not None and (known.files == files or now < known.until):
+                return known, known.files == files
+            report = Report()
+            evidence = evidence_of(run, report)
             after = time.monotonic()
-            self._known[key] = _Known(signature, after + _REST * (after - now), value)
-            return value
+            problems = [str(each) for each in report.problems[:_PROBLEMS]]
+            if (more := report.problem_count - len(problems)) > 0:
+                problems.append(f"and {more:,} more problems")
+            self._kept.pop(run.path, None)
+            read = _Read(files, after + self._rest * (after - now), evidence, problems, {})
+            self._kept[run.path] = read
+            for path in [*self._kept][:-_MOST_KEPT]:
+                del self._kept[path]
+            return read, True
 
     def _about(self, recorded: ServedRuns) -> dict[str, Any]:
         run, count = recorded.run, 0
@@ -340,14 +372,13 @@ def _map(each: Map) -> dict[str, Any]:
 
 
 def _plain(curve: _Curve) -> dict[str, Any]:
-    return {name: _numbers(np.asarray(values)) for name, values in curve.items()}
+    values = {name: _numbers(np.asarray(curve[name])) for name in ("step", "value")}
+    return {**values, "wall_time": curve["wall_time"].tolist()}
 
 
 def _numbers(values: Any) -> list[Any]:
-    """Returns numbers for JSON, with six digits; None for those that are not finite."""
+    """Returns numbers for JSON, floats with six digits; None for those that are not finite."""
     if values.dtype.kind in "iu":
         integers: list[Any] = values.tolist()
         return integers
-    if len(values) and np.nanmax(np.abs(values), initial=0.0) > 1e9:  # times
-        return [each if math.isfinite(each) else None for each in values.tolist()]
     return [float(f"{each:.6g}") if math.isfinite(each) else None for each in values.tolist()]

@@ -8,6 +8,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const RUNS_SHOWN = 200;
 const ROWS_SHOWN = 30;
 const Z_LIMIT = 6;
+const LEAST_REST_MS = 3000;
 const STATE_KEY = "p.rec_summary.state";
 
 const METRIC_NAMES = {
@@ -799,6 +800,7 @@ function paintMoved() {
     sentence.append(text);
     children.push(sentence);
   }
+  for (const problem of why.problems || []) children.push(make("p", { class: "sentence error" }, named(problem, 200)));
   for (const finding of findings) {
     const found = rowOf(finding, maps);
     const outside = state.range && (finding.high ?? finding.step) < state.range[0] || state.range && (finding.low ?? finding.step) > state.range[1];
@@ -862,8 +864,8 @@ function sorted(map) {
 
 const EMPTY = {
   slices: ["No slices. Record them with ", make("code", {}, 'RecommenderMetrics(slices={"country": ...})'), "."],
-  features: ["No statistics of features. Record them with ", make("code", {}, "importance=Importance(...)"), " or the features of ", make("code", {}, "RecommenderMetrics"), "."],
-  tables: ["No statistics of embedding tables. Record them with ", make("code", {}, "EmbeddingMonitor"), "."],
+  features: ["No statistics of features. Record them with ", make("code", {}, 'RecommenderMetrics(features={"price": ...}, importance=Importance())'), "."],
+  tables: ["No statistics of embedding tables. Record them with ", make("code", {}, 'RecommenderMetrics(ids={"item": ...})'), "."],
   ranks: ["No ranks to compare. Record a run of several ranks."],
 };
 
@@ -1264,6 +1266,9 @@ async function loadFocus() {
   await load("why", run);
   if (run === focus()) paintMoved();
   await load("maps", run);
+  // The server reads a run at most a twentieth of the time: what came meanwhile is asked for later.
+  if (answer("quality", run)?.is_current === false) await loadQuality([run]);
+  if (["quality", "why", "maps"].some((route) => answer(route, run)?.is_current === false)) stale.add(run);
   while (dragging) await new Promise((resolve) => setTimeout(resolve, 100));
   if (run === focus()) {
     paintMoved();
@@ -1325,7 +1330,7 @@ async function poll() {
   if (!stale.has(run)) return;
   // Findings cost the server more: they take at most a twentieth of the time.
   const entries = ["why", "maps"].map((route) => data.answers.get(`${route} ${run}`) || {});
-  if (entries.some((e) => e.busy || performance.now() - (e.at || 0) < 20 * (e.took || 0))) return;
+  if (entries.some((e) => e.busy || performance.now() - (e.at || 0) < Math.max(LEAST_REST_MS, 20 * (e.took || 0)))) return;
   stale.delete(run);
   loadFocus();
 }

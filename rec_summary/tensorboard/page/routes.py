@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,6 @@ from werkzeug import Request, Response
 from rec_summary.errors import ArgumentError, RecSummaryError, three_part
 from rec_summary.series.text import reason
 from rec_summary.tensorboard.page.answers import PageAnswers
-from rec_summary.tensorboard.page.plain import json_of
 from rec_summary.tensorboard.provider.run_index import RunIndex
 
 MODULE: Final = "/index.js"
@@ -30,12 +30,13 @@ def routes(index: RunIndex) -> dict[str, Any]:
         index: Has the runs; someone keeps it up to date.
     """
     page = PageAnswers(index)
+
+    def about_run(answer: Callable[[str], Any], request: Request) -> object:
+        return answer(_run_of(request))
+
     answers: dict[str, Callable[[Request], object]] = {
         "/runs": lambda request: page.runs(request.args.getlist("run") or None),
-        "/quality": lambda request: page.quality(_run_of(request)),
-        "/why": lambda request: page.why(_run_of(request)),
-        "/maps": lambda request: page.maps(_run_of(request)),
-        "/lineage": lambda request: page.lineage(_run_of(request)),
+        **{f"/{name}": functools.partial(about_run, each) for name, each in page.of_run.items()},
     }
     apps = {route: functools.partial(_answered, answer) for route, answer in answers.items()}
     return {route: Request.application(app) for route, app in ({MODULE: _module} | apps).items()}
@@ -61,7 +62,8 @@ def _run_of(request: Request) -> str:
 def _answered(answer: Callable[[Request], object], request: Request) -> Response:
     """Returns an answer as JSON, or why there is none."""
     try:
-        content, kind, code = json_of(answer(request)), "application/json", 200
+        content = json.dumps(answer(request), allow_nan=False, separators=(",", ":"))
+        kind, code = "application/json", 200
     except KeyError:
         content, kind, code = "there is no such run", _TEXT, 404
     except (RecSummaryError, ValueError, OSError, MemoryError) as error:

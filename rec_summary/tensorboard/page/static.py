@@ -12,15 +12,11 @@ import hashlib
 import html
 import importlib.resources
 import json
-import math
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
-
-import numpy as np
 
 from rec_summary.errors import (
     ArgumentError,
@@ -151,17 +147,11 @@ def _routes(index: RunIndex, report: PageReport) -> dict[str, Any]:
     listed = answers.runs(None)
     report.runs += [str(row["run"]) for row in listed["runs"]]
     _check_count(len(report.runs))
-    routes: dict[str, Any] = {"runs": _plain(listed)}
-    of_run: dict[str, Callable[[str], Any]] = {
-        "quality": answers.quality,
-        "why": answers.why,
-        "maps": answers.maps,
-        "lineage": answers.lineage,
-    }
+    routes: dict[str, Any] = {"runs": listed}
     for name in report.runs:
-        for route, answer in of_run.items():
+        for route, answer in answers.of_run.items():
             try:
-                value = _plain(answer(name))
+                value = answer(name)
             except ArgumentError as error:  # such as a run without metrics of a recommender
                 value = {"error": _error_text(error)}
             except Exception as error:  # noqa: BLE001 - the other parts of the page are shown
@@ -178,21 +168,6 @@ def _error_text(error: Exception) -> str:
 def _component(name: str) -> str:
     """Returns a name as `encodeURIComponent` of JavaScript does."""
     return quote(name, safe=_URI_SAFE, errors="replace")
-
-
-def _plain(value: Any) -> Any:
-    """Returns a value for strict JSON: NumPy's as Python's, and null for what is not finite."""
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.float32):
-        value = float(str(value))  # the shortest number that is this float32
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _page(title: str, routes: dict[str, Any]) -> str:

@@ -61,6 +61,7 @@ def test_runs_have_their_tasks(answers: PageAnswers) -> None:
 def test_page_and_commands_give_the_same_answers(answers: PageAnswers, records: Path) -> None:
     why = answers.why(RUN)
     text = why.pop("lines")
+    assert (why.pop("problems"), why.pop("is_current")) == ([], True)
     assert {**why, "run": None} == {**printed("why", records), "run": None}  # type: ignore[dict-item]
     assert why["findings"][0]["name"] == "country=DE"
     assert text == command.run("why", records / RUN).stdout.splitlines()
@@ -97,13 +98,49 @@ def test_maps_are_plain_data_for_json(answers: PageAnswers) -> None:
     assert json.dumps(answers.quality(RUN), allow_nan=False)
 
 
+def written(directory: Path, first: int, last: int) -> None:
+    steps = range(first, last)
+    write_segment(directory, *(event(s, scalar("recommender/auc/lifetime", s / 64)) for s in steps))
+
+
 def test_what_is_recorded_later_is_answered(tmp_path: Path) -> None:
-    write_segment(tmp_path / "run", event(1, scalar("recommender/auc/lifetime", 0.5)))
+    written(tmp_path / "run", 1, 20)
     index = RunIndex(str(tmp_path))
     index.poll()
-    answers = PageAnswers(index)
-    assert answers.quality("run")["tasks"][0]["metrics"][0]["windows"][0]["value"] == [0.5]
-    write_segment(tmp_path / "run", event(2, scalar("recommender/auc/lifetime", 0.75)))
+    answers = PageAnswers(index, rest=0)
+    assert answers.lineage("run")[0]["step"] == 19
+    written(tmp_path / "run", 20, 30)
     index.poll()
     window = answers.quality("run")["tasks"][0]["metrics"][0]["windows"][0]
-    assert (window["step"], window["value"]) == ([1, 2], [0.5, 0.75])
+    assert (window["step"][-1], window["value"][-1]) == (29, 29 / 64)
+    assert answers.lineage("run")[0]["step"] == 29
+    assert answers.why("run")["is_current"]
+
+
+def test_a_run_is_not_read_all_the_time_and_answers_say_so(tmp_path: Path) -> None:
+    written(tmp_path / "run", 1, 20)
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    answers = PageAnswers(index, rest=1e9)
+    before = answers.why("run")
+    assert before["is_current"]
+    written(tmp_path / "run", 20, 30)
+    index.poll()
+    assert answers.why("run") == {**before, "is_current": False}
+    assert not answers.maps("run")["is_current"]
+    quality = answers.quality("run")
+    assert not quality["is_current"]
+    # Curves need no reading.
+    assert quality["tasks"][0]["metrics"][0]["windows"][0]["step"][-1] == 29
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    written(tmp_path / "run", 1, 20)
+    [path] = (tmp_path / "run").glob("*.summary.*_MS")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    [problem] = PageAnswers(index).why("run")["problems"]
+    assert path.name in problem

@@ -278,12 +278,13 @@ def test_chosen_runs_are_compared_where_they_differ(browser: Browser) -> None:
 
 def test_nothing_moved(browser: Browser, tmp_path: Path) -> None:
     _ready(browser, _page(tmp_path, _answers([], ["ES"], [])))
-    eventually(
-        lambda: (
-            "Nothing moved beyond chance"
-            in browser.run("return document.querySelector('[data-part=moved]').textContent")
-        )
-    )
+
+    def text() -> str:
+        return str(browser.run("return document.querySelector('[data-part=moved]').textContent"))
+
+    eventually(lambda: "Nothing moved" in text())
+    assert "Nothing moved beyond chance" in text()
+    assert browser.run("return document.querySelectorAll('[data-finding]').length") == 0
 
 
 def test_many_runs_and_slices_never_block(browser: Browser, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rec_summary.tensorboard.page.plain import json_of
 from rec_summary.tensorboard.provider.board import Board
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support.boards import record_pages
@@ -115,17 +114,16 @@ def test_a_question_about_no_run_has_no_answer(run: Path, route: str) -> None:
         assert several.headers["Cache-Control"] == "no-store"
 
 
-def test_answers_are_plain_json() -> None:
-    answer = {
-        "numbers": (
-            np.float32(0.1),
-            np.float64(np.nan),
-            float("-inf"),
-            np.int64(3),
-            np.bool_(True),
-        ),
-        "array": np.array([1.5, np.inf]),
-        "none": None,
-    }
-    expected = '{"numbers":[0.1,null,null,3,true],"array":[1.5,null],"none":null}'
-    assert json_of(answer) == expected
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_answers_are_json_whatever_is_recorded(tmp_path: Path, number: float) -> None:
+    values = [scalar(tag, number) for tag in ("loss", TAG, "recommender/drift/psi/age")]
+    write_segment(tmp_path / "run", event(1, scalar(TAG, 0.1)), event(2, *values))
+    _, pages = record_pages(tmp_path)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    for route in ("quality", "why", "maps", "lineage"):
+        json.loads(pages.fetch(f"{PLUGIN}/{route}", run="run"), parse_constant=refuse)
+    [task] = pages.get(f"{PLUGIN}/quality", run="run")["tasks"]
+    assert task["metrics"][0]["windows"][0]["value"] == [0.1, None]
