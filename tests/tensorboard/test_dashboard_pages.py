@@ -116,7 +116,7 @@ def server(
         else:
             started = ViewServer(records, base / "log")
         stack.enter_context(started)
-        active = ACTIVE if request.param == "exported" else {*ACTIVE, "rec_summary"}
+        active = ACTIVE if request.param == "exported" else {*ACTIVE, "projector"}
         started.eventually(lambda: active <= _active(started))
         started.eventually(lambda: started.scalars("run", "loss/auto")[-1][1] == LAST_STEP)
         yield started

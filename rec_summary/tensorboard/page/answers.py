@@ -226,9 +226,10 @@ class PageAnswers:
             report = Report()
             evidence = evidence_of(run, report)
             after = time.monotonic()
-            problems = [str(each) for each in report.problems[:_PROBLEMS]]
-            if (more := report.problem_count - len(problems)) > 0:
-                problems.append(f"and {more:,} more problems")
+            # Sums, scalars and lineage are read one after the other, each with the same damage.
+            every = list(dict.fromkeys(map(str, report.problems)))
+            more = [f"and {len(every) - _PROBLEMS:,} more problems"]
+            problems = every[:_PROBLEMS] + more * (len(every) > _PROBLEMS)
             self._kept.pop(run.path, None)
             read = _Read(files, after + self._rest * (after - now), evidence, problems, {})
             self._kept[run.path] = read
