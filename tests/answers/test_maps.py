@@ -8,7 +8,7 @@ import pytest
 from rec_summary.answers.maps import Map, maps
 from rec_summary.answers.scalars import Scalars
 from rec_summary.answers.why import compared
-from tests.answers.test_why import BREAK, by_chance, nothing, stream
+from tests.support.broken_streams import BREAK, by_chance, nothing, stream
 
 
 def found(broken: object, columns: int = 120, scalars: tuple[Scalars, ...] = ()) -> list[Map]:

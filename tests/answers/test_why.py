@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import replace
 
@@ -14,17 +13,8 @@ from rec_summary.answers.text import lines
 from rec_summary.answers.why import Answer, Event, Finding, why
 from rec_summary.metrics.slices.sums import CELLS
 from rec_summary.series.runs.slices import SliceHistory
-from tests.support.slice_streams import SHARES, Batch, Stream
-
-BREAK = 510  # in the 21st report
-REPORT = 25
-
-
-def by_chance(step: int, batch: Batch, random: np.random.Generator) -> None:
-    """Labels of DE, a quarter of the traffic, are drawn by chance."""
-    if step > BREAK:
-        chosen = batch["country"] == 1
-        batch["ctr"][chosen] = random.random(chosen.sum()) < batch["ctr"].mean()
+from tests.support.broken_streams import BREAK, REPORT, by_chance, stream
+from tests.support.slice_streams import Batch
 
 
 def lost(step: int, batch: Batch, random: np.random.Generator) -> None:
@@ -44,20 +34,6 @@ def twice(step: int, batch: Batch, random: np.random.Generator) -> None:
     by_chance(step, batch, random)
     if step > BREAK:
         batch["ctr"][(batch["device"] == 1) & (random.random(len(batch["ctr"])) < 0.4)] = 0
-
-
-def nothing(step: int, batch: Batch, random: np.random.Generator) -> None:
-    """Breaks nothing."""
-
-
-def shifted(step: int) -> tuple[float, ...]:
-    return (0.2, 0.09, *SHARES[2:]) if step > BREAK else SHARES
-
-
-@functools.cache
-def stream(broken: object = nothing, seed: int = 1, *, shifts: bool = False) -> list[SliceHistory]:
-    shares = shifted if shifts else lambda _: SHARES
-    return Stream(seed, broken, shares, steps=REPORT, size=512).histories()  # type: ignore[arg-type]
 
 
 def first_of(answer: Answer) -> Finding:

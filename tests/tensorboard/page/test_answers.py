@@ -10,8 +10,8 @@ import pytest
 
 from rec_summary.tensorboard.page.answers import PageAnswers
 from rec_summary.tensorboard.provider.run_index import RunIndex
-from tests.answers.test_why import by_chance, stream
 from tests.support import command
+from tests.support.broken_streams import by_chance, stream
 from tests.support.record_dirs import event, scalar, write_segment
 from tests.support.recorded_streams import write_histories
 

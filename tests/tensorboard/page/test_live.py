@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.answers.test_why import by_chance, stream
+from tests.support.broken_streams import by_chance, stream
 from tests.support.record_dirs import event, scalar, write_segment
 from tests.support.recorded_streams import write_histories
 from tests.support.waiting import eventually
