@@ -219,8 +219,10 @@ function readStored() {
   stored = element ? JSON.parse(element.textContent).routes : null;
 }
 
-async function ask(route, runs = []) {
-  const key = runs.length ? `${route}?${runs.map((run) => "run=" + encodeURIComponent(run)).join("&")}` : route;
+async function ask(route, runs = [], map = undefined) {
+  const about = runs.map((run) => "run=" + encodeURIComponent(run));
+  if (map !== undefined) about.push("map=" + encodeURIComponent(map));
+  const key = about.length ? `${route}?${about.join("&")}` : route;
   if (stored) {
     if (Object.hasOwn(stored, key)) {
       if (stored[key]?.error !== undefined) throw new Error(stored[key].error);
@@ -580,15 +582,15 @@ function failure(route, run) {
   return data.answers.get(`${route} ${run}`)?.error;
 }
 
-async function load(route, run) {
-  const key = `${route} ${run}`;
+async function load(route, run, map = undefined) {
+  const key = map === undefined ? `${route} ${run}` : `${route} ${run} ${map}`;
   const began = performance.now();
   const entry = data.answers.get(key) || {};
   data.answers.set(key, entry);
   if (entry.busy) return;
   entry.busy = true;
   try {
-    entry.value = await ask(route, [run]);
+    entry.value = await ask(route, [run], map);
     entry.error = undefined;
   } catch (error) {
     entry.error = error.message;
@@ -749,35 +751,20 @@ function sectionOf(kind) {
   return SECTION_OF[kind] || "others";
 }
 
-// The row of the map that a finding is about.
-function rowOf(finding, maps) {
-  for (const map of maps || []) {
-    if ((map.task || null) !== (finding.task || null) && map.task) continue;
-    const name = map.column ? (finding.name.startsWith(map.column + "=") ? finding.name.slice(map.column.length + 1) : null) : finding.name;
-    if (name === null || (!map.column && map.kind !== finding.kind)) continue;
-    const row = map.rows.find((r) => r.name === name) || (map.kind === "task" && map.rows[0]);
-    if (!row) continue;
-    const same = map.metric === finding.metric || metricName(map.metric) === metricName(finding.metric) ||
-      (finding.kind === "mix" && map.metric === "traffic") || (finding.kind === "rate" && map.metric === "click_rate");
-    if (same) return { map, row };
-  }
-  return null;
-}
-
-function spark(map, row, width = 150, height = 24) {
+function spark(every, width = 150, height = 24) {
   const svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true", style: { width: `${width}px` } });
-  const values = row.value.filter((v) => v !== null);
+  const values = every.filter((v) => v !== null);
   if (!values.length) return svg;
   const low = Math.min(...values);
   const high = Math.max(...values);
   let line = "";
   let pen = "M";
-  row.value.forEach((value, i) => {
+  every.forEach((value, i) => {
     if (value === null) {
       pen = "M";
       return;
     }
-    line += `${pen}${((i / Math.max(1, row.value.length - 1)) * (width - 4) + 2).toFixed(1)},${(height - 3 - ((value - low) / (high - low || 1)) * (height - 6)).toFixed(1)}`;
+    line += `${pen}${((i / Math.max(1, every.length - 1)) * (width - 4) + 2).toFixed(1)},${(height - 3 - ((value - low) / (high - low || 1)) * (height - 6)).toFixed(1)}`;
     pen = "L";
   });
   svg.append(draw("path", { d: line, fill: "none", stroke: "var(--accent)", "stroke-width": 1.3 }));
@@ -789,7 +776,7 @@ function paintMoved() {
   const wait = run ? waiting("why", run) : empty("No run is chosen.");
   if (wait) return replace("moved", [wait]);
   const why = answer("why", run);
-  const maps = answer("maps", run)?.maps;
+  const maps = answer("maps", run)?.maps || [];
   const findings = why.findings || [];
   const children = [];
   if (!findings.length) children.push(empty("Nothing moved beyond chance."));
@@ -801,19 +788,20 @@ function paintMoved() {
     children.push(sentence);
   }
   for (const problem of why.problems || []) children.push(make("p", { class: "sentence error" }, named(problem, 200)));
-  for (const finding of findings) {
-    const found = rowOf(finding, maps);
+  for (const [i, finding] of findings.entries()) {
+    const found = why.rows[i];
+    const map = found && maps.find((each) => each.key === found.map);
     const outside = state.range && (finding.high ?? finding.step) < state.range[0] || state.range && (finding.low ?? finding.step) > state.range[1];
     const share = finding.share === null || finding.share === undefined ? "" : `, ${Math.round(finding.share * 100)} % of the change`;
     children.push(make("button", {
       class: `finding${finding.also ? " also" : ""}${outside ? " outside" : ""}`, type: "button",
       "data-finding": finding.name, "data-focus": `finding ${finding.name} ${finding.metric} ${finding.task}`,
       title: found ? "Show its row and its curve" : "No map has this row",
-      onclick: () => found && openRow(found.map, found.row.name, true),
+      onclick: () => map && openRow(map, found.row, true),
     },
     make("span", { class: "soft" }, finding.kind.replaceAll("_", " "), finding.also ? " (also)" : ""),
     make("span", {}, named(finding.name, 70), " ", make("span", { class: "soft" }, metricName(finding.metric || ""), finding.task ? [" of ", named(finding.task, 20)] : "", share)),
-    found ? spark(found.map, found.row) : make("span"),
+    found ? spark(found.value) : make("span"),
     make("span", { class: "num" }, `z ${finding.z === null || finding.z === undefined ? "–" : finding.z.toFixed(1)}`),
     make("span", { class: "num" }, `${number(finding.before)} → ${number(finding.after)}`, make("br"),
       make("span", { class: "soft" }, finding.step === null || finding.step === undefined ? "" : `step ${number(finding.step)} (${number(finding.low)}–${number(finding.high)})`,
@@ -854,12 +842,24 @@ function shade(colours, z, sign) {
 }
 
 const ordered = new WeakMap();
-function sorted(map) {
-  if (!ordered.has(map)) {
+function sorted(rows) {
+  if (!ordered.has(rows)) {
     const peak = (row) => row.z.reduce((most, z) => (z === null ? most : Math.max(most, Math.abs(z))), -1);
-    ordered.set(map, map.rows.map((row) => [peak(row), row]).sort((a, b) => b[0] - a[0]).map(([, row]) => row));
+    ordered.set(rows, rows.map((row) => [peak(row), row]).sort((a, b) => b[0] - a[0]).map(([, row]) => row));
   }
-  return ordered.get(map);
+  return ordered.get(rows);
+}
+
+// A map that is shown is asked for when there is none, or when what moved was asked again.
+async function askForMap(part, run, key) {
+  const name = `map ${run} ${key}`;
+  const of = answer("maps", run);
+  const known = data.answers.get(name);
+  if (known && (known.busy || known.of === of)) return;
+  await load("map", run, key);
+  data.answers.get(name).of = of;
+  while (dragging) await new Promise((resolve) => setTimeout(resolve, 100));
+  if (run === focus()) paintMap(part);
 }
 
 const EMPTY = {
@@ -880,10 +880,11 @@ function toggles(part, maps, map, key, label, order) {
   const values = [...new Set(maps.map((m) => m[key] || ""))];
   if (values.length < 2) return [];
   if (order) values.sort((a, b) => (order.indexOf(a) + 99) % 99 - (order.indexOf(b) + 99) % 99);
-  const set = (value) => {
+  const set = async (value) => {
     state.maps[part] = { kind: map.kind, task: map.task || "", column: map.column, metric: map.metric, [key]: value };
     opened[part] = undefined;
     saveState();
+    await askForMap(part, focus(), choose(mapsOf(part), part).key);
     paintMap(part);
   };
   const caption = make("span", { class: "soft" }, label);
@@ -896,14 +897,21 @@ function toggles(part, maps, map, key, label, order) {
     "data-focus": `${part} ${key} ${v}`, onclick: () => set(v) }, named(key === "metric" ? metricName(v) : v || "–", 30))), make("span", { class: "gap" })];
 }
 
+function mapsOf(part) {
+  return (answer("maps", focus())?.maps || []).filter((map) => sectionOf(map.kind) === part);
+}
+
 function paintMap(part) {
   const run = focus();
   const wait = run ? waiting("maps", run) : empty("No run is chosen.");
   if (wait) return replace(part, [wait]);
-  const maps = (answer("maps", run).maps || []).filter((map) => sectionOf(map.kind) === part);
+  const maps = mapsOf(part);
   parts[part].element.hidden = part === "others" && !maps.length;
   if (!maps.length) return replace(part, [empty(...(EMPTY[part] || []).map((e) => (e.cloneNode ? e.cloneNode(true) : e)))]);
-  const map = choose(maps, part);
+  const about = choose(maps, part);
+  askForMap(part, run, about.key);
+  const entry = data.answers.get(`map ${run} ${about.key}`);
+  const map = { ...about, ...entry.value };
   const sameKind = maps.filter((m) => m.kind === map.kind);
   const inColumn = sameKind.filter((m) => m.column === map.column);
   const sign = worseSign(map.metric);
@@ -918,7 +926,8 @@ function paintMap(part) {
   const tools = make("div", { class: "tools" },
     toggles(part, maps, map, "kind", "Kind"), toggles(part, inColumn, map, "metric", "Metric", METRIC_ORDER),
     toggles(part, sameKind, map, "column", "Column"), toggles(part, inColumn, map, "task", "Task"), scale);
-  const all = sorted(map);
+  if (!entry.value) return replace(part, [tools, entry.error ? empty(entry.error) : empty("Loading …")]);
+  const all = sorted(map.rows);
   const openAt = all.findIndex((row) => row.name === opened[part]);
   if (openAt >= ROWS_SHOWN) unfolded[part] = true;
   const rows = unfolded[part] ? all : all.slice(0, ROWS_SHOWN);
@@ -1060,11 +1069,12 @@ function curve(part, map, row) {
       number(row.value[i], 6), number(row.z[i], 3), number(row.examples?.[i])])));
 }
 
-function openRow(map, name, scroll) {
+async function openRow(map, name, scroll) {
   const part = sectionOf(map.kind);
   state.maps[part] = { kind: map.kind, task: map.task || "", column: map.column, metric: map.metric };
   opened[part] = opened[part] === name && !scroll ? undefined : name;
   saveState();
+  if (scroll) await askForMap(part, focus(), map.key);
   paintMap(part);
   if (!scroll) return;
   const row = [...parts[part].body.querySelectorAll("[data-row]")].find((r) => r.dataset.row === name);
@@ -1263,11 +1273,12 @@ async function loadQuality(runs) {
 async function loadFocus() {
   const run = focus();
   if (!run) return;
+  // Curves come first; their errors and marks when the run has been read to say what moved.
   await load("why", run);
   if (run === focus()) paintMoved();
+  if (answer("quality", run)?.is_current === false) await loadQuality([run]);
   await load("maps", run);
   // The server reads a run at most a twentieth of the time: what came meanwhile is asked for later.
-  if (answer("quality", run)?.is_current === false) await loadQuality([run]);
   if (["quality", "why", "maps"].some((route) => answer(route, run)?.is_current === false)) stale.add(run);
   while (dragging) await new Promise((resolve) => setTimeout(resolve, 100));
   if (run === focus()) {
@@ -1289,6 +1300,11 @@ async function loadChosen() {
     paintRuns();
   }
   if (focus() && !(answer("why", focus()) && answer("maps", focus()))) await loadFocus();
+  for (const run of state.runs) {
+    if (answer("quality", run)?.is_current !== false || answer("why", run)) continue;
+    await load("why", run);
+    await loadQuality([run]);
+  }
   showError(errorsOfChosen());
 }
 

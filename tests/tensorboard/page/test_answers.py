@@ -60,16 +60,21 @@ def test_runs_have_their_tasks(answers: PageAnswers) -> None:
 
 def test_page_and_commands_give_the_same_answers(answers: PageAnswers, records: Path) -> None:
     why = answers.why(RUN)
-    text = why.pop("lines")
+    text, rows = why.pop("lines"), why.pop("rows")
     assert (why.pop("problems"), why.pop("is_current")) == ([], True)
     assert {**why, "run": None} == {**printed("why", records), "run": None}  # type: ignore[dict-item]
     assert why["findings"][0]["name"] == "country=DE"
+    # Its row in a map is the one that the page leads to.
+    shown = answers.map(RUN, rows[0]["map"])
+    [row] = [each for each in shown["rows"] if each["name"] == "DE"]
+    assert (shown["column"], rows[0]["row"], rows[0]["value"]) == ("country", "DE", row["value"])
     assert text == command.run("why", records / RUN).stdout.splitlines()
     [row], [own] = answers.lineage(RUN), printed("lineage", records)  # type: ignore[misc]
     assert {**row, "run": None} == {**own, "run": None}  # type: ignore[dict-item]
 
 
 def test_a_curve_has_its_values_and_errors(answers: PageAnswers) -> None:
+    answers.why(RUN)  # reads the run
     quality = answers.quality(RUN)
     assert quality["loss"]["value"][0] == 1
     [task] = quality["tasks"]
@@ -85,16 +90,42 @@ def test_a_curve_has_its_values_and_errors(answers: PageAnswers) -> None:
     assert 0 < entropy["error"][-1] < 0.05
 
 
+def test_curves_wait_for_nothing(records: Path) -> None:
+    index = RunIndex(str(records))
+    index.poll()
+    answers = PageAnswers(index)
+    before = answers.quality(RUN)
+    assert (before["marks"], before["is_current"]) == ([], False)
+    answers.why(RUN)
+    after = answers.quality(RUN)
+    assert after["is_current"]
+    with_error = [
+        {
+            metric["metric"]
+            for metric in answer["tasks"][0]["metrics"]
+            if metric["windows"][0].pop("error") is not None
+        }
+        for answer in (before, after)
+    ]
+    assert with_error == [set(), {"normalised_entropy", "calibration"}]
+    assert {**before, "is_current": True} == after
+
+
 def test_an_unknown_run_is_a_key_error(answers: PageAnswers) -> None:
     for ask in (answers.quality, answers.why, answers.maps, answers.lineage):
         with pytest.raises(KeyError):
             ask("none")
+    with pytest.raises(KeyError):
+        answers.map(RUN, "none")
 
 
 def test_maps_are_plain_data_for_json(answers: PageAnswers) -> None:
     text = json.dumps(answers.maps(RUN), allow_nan=False)
     every = json.loads(text)["maps"]
     assert {each["metric"] for each in every} >= {"calibration", "ne", "traffic"}
+    for each in every:
+        own = json.loads(json.dumps(answers.map(RUN, each["key"]), allow_nan=False))
+        assert {**own, "rows": len(own["rows"])}.items() >= each.items()
     assert json.dumps(answers.quality(RUN), allow_nan=False)
 
 

@@ -59,6 +59,7 @@ def _map(kind: str, metric: str, names: list[str], column: str = "") -> dict[str
         "task": "cvr" if kind == "slice" else None,
         "column": column,
         "metric": metric,
+        "key": f"{kind}, {column}, {metric}",
         "step": STEPS,
         "wall_time": TIMES,
         "rows": rows,
@@ -82,6 +83,15 @@ def _finding(name: str, **other: object) -> dict[str, Any]:
         "also": False,
         **other,
     }
+
+
+def _row_of(finding: dict[str, Any], maps: list[dict[str, Any]]) -> dict[str, Any] | None:
+    for each in maps:
+        for row in each["rows"]:
+            name = f"{each['column']}={row['name']}" if each["column"] else row["name"]
+            if (each["metric"], name) == (finding["metric"], finding["name"]):
+                return {"map": each["key"], "row": row["name"], "value": row["value"]}
+    return None
 
 
 def _answers(
@@ -121,14 +131,17 @@ def _answers(
             "why": {
                 "run": name,
                 "findings": findings,
+                "rows": [_row_of(finding, maps) for finding in findings],
                 "events": [],
                 "lines": [f"The calibration of cvr rose: {HOSTILE}"],
             },
-            "maps": {"run": name, "maps": maps},
+            "maps": {"run": name, "maps": [{**each, "rows": len(each["rows"])} for each in maps]},
             "lineage": [lineage],
         }
         for route, answer in answers.items():
             routes[f"{route}?run={quote(name, safe='')}"] = answer
+        for each in maps:
+            routes[f"map?run={quote(name, safe='')}&map={quote(each['key'], safe='')}"] = each
     return {"routes": routes}
 
 
