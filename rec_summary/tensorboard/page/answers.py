@@ -7,7 +7,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,6 +30,8 @@ from rec_summary.metrics.slices.sums import (
 )
 from rec_summary.metrics.tags import OF_TASK, PREFIX, named_tasks
 from rec_summary.records.reading.runs import Run
+from rec_summary.series.comparison.curves import Curve
+from rec_summary.series.comparison.groups import band
 from rec_summary.series.overview.rows import rows
 from rec_summary.series.ranks.summary import LOSSES
 from rec_summary.series.report import Report
@@ -103,7 +105,7 @@ class PageAnswers:
         """What is answered about one run, by the name of the route; the last one reads nothing."""
 
     def runs(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Returns the runs, the one that was written to last first.
+        """Returns the runs, the one that was written to last first, and the groups of runs.
 
         Args:
             names: Only these; None means all.
@@ -115,7 +117,9 @@ class PageAnswers:
             if wanted is None or recorded.run.name in wanted
         ]
         found.sort(key=lambda about: (-(about["wall_time"] or 0.0), about["run"]))
-        return {"source": location(self._index.source), "runs": found}
+        members = sorted(self._index.groups().items())
+        groups = [{"group": group, "runs": sorted(runs)} for group, runs in members]
+        return {"source": location(self._index.source), "runs": found, "groups": groups}
 
     def quality(self, name: str) -> dict[str, Any]:
         """Returns the loss, the metrics of each head by window, and marks.
@@ -127,40 +131,38 @@ class PageAnswers:
             KeyError: There is no such run.
         """
         recorded = self._recorded(name)
-        curves = _curves(recorded, lambda tag: _HEADLINE.fullmatch(tag) is not None)
         read = self._kept.get(recorded.run.path)
         evidence = Evidence([], [], []) if read is None else read.evidence
         wholes = {each.task: each for each in evidence.slices if not each.column}
-        tasks: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        curves = _first_curves(recorded)
         for tag, curve in curves.items():
             match = _HEADLINE.fullmatch(tag)
-            assert match is not None
-            task, metric = match["task"].rstrip("/"), match["metric"]
-            error = None
-            if (whole := wholes.get(task)) is not None and len(whole.steps):
+            if match is None:
+                continue
+            curve["error"] = None
+            if (whole := wholes.get(match["task"].rstrip("/"))) is not None and len(whole.steps):
                 size = float(match["size"]) if match["size"] else math.inf
-                error = _errors(whole, metric, size, curve["step"])
-            window = {"window": match["window"], **_plain(curve), "error": error}
-            tasks.setdefault(task, {}).setdefault(metric, []).append(window)
-        first = _first_tag(recorded, LOSSES)
-        losses = _curves(recorded, lambda tag: tag == first)
+                curve["error"] = _errors(whole, match["metric"], size, curve["step"])
         return {
             "run": name,
-            "loss": {"tag": first, **_plain(losses[first])} if first in losses else None,
-            "tasks": [
-                {
-                    "task": task,
-                    "metrics": [
-                        {"metric": metric, "windows": sorted(found[metric], key=_window_order)}
-                        for metric in METRICS
-                        if metric in found
-                    ],
-                }
-                for task, found in sorted(tasks.items())
-            ],
+            **_heads(curves),
             "marks": json_value(evidence.events),
             "is_current": read is not None and read.files == _files(recorded.run),
         }
+
+    def group(self, name: str) -> dict[str, Any]:
+        """Returns the curves of a group of runs, as `quality`: the mean, the least, the greatest.
+
+        Raises:
+            KeyError: There is no such group.
+        """
+        runs = sorted(self._index.groups()[name])
+        members: dict[str, list[_Curve]] = {}
+        for run in runs:
+            for tag, curve in _first_curves(self._recorded(run)).items():
+                members.setdefault(tag, []).append(curve)
+        curves = {tag: _band(every) for tag, every in members.items()}
+        return {"group": name, "runs": runs, **_heads(curves)}
 
     def why(self, name: str) -> dict[str, Any]:
         """Returns what `rec-summary why --json` prints, its text, and what could not be read.
@@ -273,7 +275,10 @@ class PageAnswers:
 
 
 class _Curve(dict[str, Any]):
-    """A curve: the arrays `step`, `wall_time` and `value`."""
+    """A curve: the arrays `step`, `wall_time` and `value`, perhaps `least` and `greatest`.
+
+    A metric of a run has `error` too: what JSON has of it.
+    """
 
 
 def _curves(recorded: ServedRuns, wanted: Callable[[str], bool]) -> dict[str, _Curve]:
@@ -290,6 +295,53 @@ def _curves(recorded: ServedRuns, wanted: Callable[[str], bool]) -> dict[str, _C
                         value=points["value"],
                     )
     return found
+
+
+def _first_curves(recorded: ServedRuns) -> dict[str, _Curve]:
+    """Returns the loss, and the metrics of each head."""
+    loss = _first_tag(recorded, LOSSES)
+    return _curves(recorded, lambda tag: tag == loss or _HEADLINE.fullmatch(tag) is not None)
+
+
+def _band(curves: Sequence[_Curve]) -> _Curve:
+    """Returns the mean of curves, between the least and the greatest value of any of them."""
+    values, times = (
+        band([Curve(curve["step"], curve[name]) for curve in curves], MOST_POINTS)
+        for name in ("value", "wall_time")
+    )
+    return _Curve(
+        step=values.places,
+        wall_time=np.interp(values.places, times.places, times.mean),
+        value=values.mean,
+        least=values.least,
+        greatest=values.greatest,
+    )
+
+
+def _heads(curves: Mapping[str, _Curve]) -> dict[str, Any]:
+    """Returns the loss, and the metrics of each head by window."""
+    tasks: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    loss = None
+    for tag, curve in curves.items():
+        match = _HEADLINE.fullmatch(tag)
+        if match is None:
+            loss = {"tag": tag, **_plain(curve)}
+            continue
+        window = {"window": match["window"], **_plain(curve)}
+        of_task = tasks.setdefault(match["task"].rstrip("/"), {})
+        of_task.setdefault(match["metric"], []).append(window)
+    every = [
+        {
+            "task": task,
+            "metrics": [
+                {"metric": metric, "windows": sorted(found[metric], key=_window_order)}
+                for metric in METRICS
+                if metric in found
+            ],
+        }
+        for task, found in sorted(tasks.items())
+    ]
+    return {"loss": loss, "tasks": every}
 
 
 def _first_tag(recorded: ServedRuns, patterns: Sequence[str]) -> str:
@@ -412,8 +464,12 @@ def _content(each: Map) -> dict[str, Any]:
 
 
 def _plain(curve: _Curve) -> dict[str, Any]:
-    values = {name: _numbers(np.asarray(curve[name])) for name in ("step", "value")}
-    return {**values, "wall_time": curve["wall_time"].tolist()}
+    times = {"wall_time": curve["wall_time"].tolist()}  # as exact as they are
+    others = {name: each for name, each in curve.items() if name not in times}
+    return times | {
+        name: _numbers(each) if isinstance(each, np.ndarray) else each
+        for name, each in others.items()
+    }
 
 
 def _numbers(values: Any) -> list[Any]:

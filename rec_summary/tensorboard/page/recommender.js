@@ -6,6 +6,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const RUNS_SHOWN = 200;
+const GROUPS_SHOWN = 50;
 const ROWS_SHOWN = 30;
 const Z_LIMIT = 6;
 const LEAST_REST_MS = 3000;
@@ -219,10 +220,9 @@ function readStored() {
   stored = element ? JSON.parse(element.textContent).routes : null;
 }
 
-async function ask(route, runs = [], map = undefined) {
-  const about = runs.map((run) => "run=" + encodeURIComponent(run));
-  if (map !== undefined) about.push("map=" + encodeURIComponent(map));
-  const key = about.length ? `${route}?${about.join("&")}` : route;
+// about: pairs of the name of a parameter and its value.
+async function ask(route, about = []) {
+  const key = about.length ? `${route}?${about.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}` : route;
   if (stored) {
     if (Object.hasOwn(stored, key)) {
       if (stored[key]?.error !== undefined) throw new Error(stored[key].error);
@@ -242,7 +242,7 @@ async function ask(route, runs = [], map = undefined) {
 
 // ---- state in the address --------------------------------------------------
 
-const state = { runs: null, window: null, x: "step", range: null, maps: {} };
+const state = { runs: null, groups: [], window: null, x: "step", range: null, maps: {} };
 
 function addressWindow() {
   try {
@@ -263,6 +263,7 @@ function loadState() {
   try {
     const read = JSON.parse(decodeURIComponent(part.slice(STATE_KEY.length + 1)));
     if (Array.isArray(read.runs)) state.runs = read.runs.filter((run) => typeof run === "string");
+    if (Array.isArray(read.groups)) state.groups = read.groups.filter((group) => typeof group === "string");
     if (typeof read.window === "string") state.window = read.window;
     if (typeof read.focus === "string") state.focus = read.focus;
     if (read.x === "time") state.x = "time";
@@ -292,10 +293,11 @@ const PALETTE_LIGHT = ["#1f6feb", "#c2570c", "#0a7d5a", "#a3348f", "#7a6a00", "#
 const PALETTE_DARK = ["#6ea8fe", "#f2a65a", "#4cc9a0", "#e58fd5", "#d9c84a", "#5cc8e6", "#ff8fa8", "#b3bcc7"];
 const colourOf = new Map();
 
-// A run keeps its colour while others come and go.
+// A run or a group keeps its colour while others come and go.
 function colour(run) {
   if (!colourOf.has(run)) {
-    for (const old of colourOf.keys()) if (!state.runs.includes(old)) colourOf.delete(old);
+    const kept = new Set([...state.runs, ...state.groups.map(groupLabel)]);
+    for (const old of colourOf.keys()) if (!kept.has(old)) colourOf.delete(old);
     const used = new Set(colourOf.values());
     const free = PALETTE_LIGHT.findIndex((_, index) => !used.has(index));
     colourOf.set(run, free < 0 ? colourOf.size % PALETTE_LIGHT.length : free);
@@ -393,7 +395,21 @@ function tableView(label, headings, rows) {
 
 // ---- line charts -------------------------------------------------------------
 
-// series: [{run, step, wall_time, value, error}], marks: [{kind, step, wall_time, text, run}]
+// The band around a point: the standard error of a run, the extremes of a group. Null without one.
+function bounds(points, i) {
+  if (points.value[i] === null) return null;
+  if (points.least) return [points.least[i], points.greatest[i]];
+  const error = points.error?.[i];
+  return error === null || error === undefined ? null : [points.value[i] - 1.96 * error, points.value[i] + 1.96 * error];
+}
+
+function spread(points, i) {
+  const band = bounds(points, i);
+  if (!band) return "";
+  return points.least ? `${number(band[0])} to ${number(band[1])}` : `± ${number(1.96 * points.error[i], 2)}`;
+}
+
+// series: [{run, step, wall_time, value, and error or least and greatest}], marks: [{kind, step, wall_time, text, run}]
 function chart(label, series, marks, domain, height) {
   const box = make("div", { class: "chart" });
   let scale = null;
@@ -419,13 +435,11 @@ function chart(label, series, marks, domain, height) {
     // The band widens the axis, though not without end: the line stays readable.
     const most = Math.max((high - low) * 0.75, Math.abs(high) * 1e-3);
     series.forEach((points, s) => {
-      if (!points.error) return;
       for (const i of kept[s]) {
-        const value = points.value[i];
-        const error = points.error[i];
-        if (value === null || error === null || error === undefined) continue;
-        low = Math.max(bare[0] - most, Math.min(low, value - 1.96 * error));
-        high = Math.min(bare[1] + most, Math.max(high, value + 1.96 * error));
+        const band = bounds(points, i);
+        if (!band) continue;
+        low = Math.max(bare[0] - most, Math.min(low, band[0]));
+        high = Math.min(bare[1] + most, Math.max(high, band[1]));
       }
     });
     if (low > high) [low, high] = [0, 1];
@@ -470,10 +484,10 @@ function chart(label, series, marks, domain, height) {
         line += `${pen}${px},${y(value).toFixed(1)}`;
         pen = "L";
         alone++;
-        const error = points.error ? points.error[i] : null;
-        if (error !== null && error !== undefined) {
-          upper.push(`${px},${y(value + 1.96 * error).toFixed(1)}`);
-          lower.push(`${px},${y(value - 1.96 * error).toFixed(1)}`);
+        const band = bounds(points, i);
+        if (band) {
+          lower.push(`${px},${y(band[0]).toFixed(1)}`);
+          upper.push(`${px},${y(band[1]).toFixed(1)}`);
         }
       }
       const ink = colour(points.run);
@@ -532,9 +546,8 @@ function chart(label, series, marks, domain, height) {
     for (const other of series) {
       if (!other.step.length) continue;
       const i = nearest(other.step, step);
-      const error = other.error ? other.error[i] : null;
       content.push(make("div", {}, make("span", { class: "swatch", style: { background: colour(other.run) } }), named(other.run, 40),
-        `  ${number(other.value[i])}${error === null || error === undefined ? "" : ` ± ${number(1.96 * error, 2)}`}`));
+        `  ${number(other.value[i])} ${spread(other, i)}`));
     }
     const i = nearest(points.step, step);
     content.push(make("div", { class: "soft" }, clock(points.wall_time[i])));
@@ -572,7 +585,7 @@ function thinned(points, kept, width) {
 
 // ---- data of the chosen runs ---------------------------------------------------
 
-const data = { runs: [], source: "", answers: new Map(), shown: new Map() };
+const data = { runs: [], groups: [], source: "", answers: new Map(), shown: new Map() };
 
 function answer(route, run) {
   return data.answers.get(`${route} ${run}`)?.value;
@@ -584,13 +597,15 @@ function failure(route, run) {
 
 async function load(route, run, map = undefined) {
   const key = map === undefined ? `${route} ${run}` : `${route} ${run} ${map}`;
+  const about = route === "group" ? [["group", run]] : [["run", run]];
+  if (map !== undefined) about.push(["map", map]);
   const began = performance.now();
   const entry = data.answers.get(key) || {};
   data.answers.set(key, entry);
   if (entry.busy) return;
   entry.busy = true;
   try {
-    entry.value = await ask(route, [run], map);
+    entry.value = await ask(route, about);
     entry.error = undefined;
   } catch (error) {
     entry.error = error.message;
@@ -604,10 +619,20 @@ function focus() {
   return state.focus && state.runs.includes(state.focus) ? state.focus : state.runs[0];
 }
 
+function groupLabel(group) {
+  return `${group} (mean)`;
+}
+
+// The curves of the chosen runs and groups, by the name that they are drawn under.
+function curves() {
+  const found = [...state.runs.map((run) => [run, answer("quality", run)]), ...state.groups.map((group) => [groupLabel(group), answer("group", group)])];
+  return found.filter(([, curve]) => curve);
+}
+
 function windows() {
   const found = new Set();
-  for (const run of state.runs) {
-    for (const task of answer("quality", run)?.tasks || []) {
+  for (const [, quality] of curves()) {
+    for (const task of quality.tasks) {
       for (const metric of task.metrics) for (const w of metric.windows) found.add(w.window);
     }
   }
@@ -631,10 +656,9 @@ function extent() {
       high = Math.max(high, v);
     }
   };
-  for (const run of state.runs) {
-    const quality = answer("quality", run);
-    take(quality?.loss);
-    for (const task of quality?.tasks || []) for (const m of task.metrics) for (const w of m.windows) take(w);
+  for (const [, quality] of curves()) {
+    take(quality.loss);
+    for (const task of quality.tasks) for (const m of task.metrics) for (const w of m.windows) take(w);
   }
   return low <= high ? [low, high] : [0, 1];
 }
@@ -684,22 +708,21 @@ function paintHeads() {
   const children = [];
   const all = windows();
   const chosen = chosenWindow(all);
-  const runs = state.runs.filter((run) => answer("quality", run));
-  if (!runs.length) {
+  const drawn = curves();
+  if (!drawn.length) {
     replace("heads", [state.runs.length ? waiting("quality", state.runs[0]) : empty("No run is chosen.")]);
     return;
   }
   const marks = [];
-  for (const run of runs) for (const mark of answer("quality", run).marks || []) marks.push({ ...mark, run });
+  for (const [run, quality] of drawn) for (const mark of quality.marks || []) marks.push({ ...mark, run });
   const domain = extent();
-  if (runs.length > 1) {
-    children.push(make("div", { class: "legend" }, runs.map((run) =>
-      make("span", {}, make("span", { class: "swatch", style: { background: colour(run) } }), named(run)))));
+  if (drawn.length > 1) {
+    children.push(make("div", { class: "legend" }, drawn.map(([run, { runs }]) =>
+      make("span", {}, make("span", { class: "swatch", style: { background: colour(run) } }), named(run), runs ? ` of ${runs.length} runs, from the least to the greatest` : ""))));
   }
   const tasks = new Map();
   const losses = [];
-  for (const run of runs) {
-    const quality = answer("quality", run);
+  for (const [run, quality] of drawn) {
     if (quality.loss) losses.push({ run, ...quality.loss });
     for (const task of quality.tasks) {
       if (!tasks.has(task.task)) tasks.set(task.task, new Map());
@@ -731,12 +754,11 @@ function card(task, metric, series, marks, domain, chosen) {
   const first = series[0];
   let i = first.step.length - 1;
   while (i > 0 && first.value[i] === null) i--;
-  const error = first.error?.[i];
   const value = make("div", { class: "value" }, number(first.value[i]), " ",
-    make("small", {}, error === null || error === undefined ? "" : `± ${number(1.96 * error, 2)} `, i >= 0 ? `at step ${number(first.step[i])}` : ""));
-  const headings = ["Step", "Time", "Run", title, "± 95 %"];
+    make("small", {}, i >= 0 ? `${spread(first, i)} ` : "", i >= 0 ? `at step ${number(first.step[i])}` : ""));
+  const headings = ["Step", "Time", "Run", title, "Band"];
   const rows = () => series.flatMap((points) => inside(points).map((k) => [number(points.step[k]), clock(points.wall_time[k]), named(points.run, 40),
-    number(points.value[k], 6), points.error && points.error[k] !== null ? number(1.96 * points.error[k], 2) : "–"]));
+    number(points.value[k], 6), spread(points, k) || "–"]));
   return make("article", { class: "card", "data-task": task || "", "data-metric": metric },
     make("div", { class: "head" }, make("span", { class: "name" }, title),
       make("span", { class: "hint" }, METRIC_HINTS[metric] || "", first.window && first.window !== chosen ? ` · ${first.window.replaceAll("_", " ")}` : first.tag && first.tag !== "loss" ? [" · ", named(first.tag, 20)] : "")),
@@ -1054,7 +1076,7 @@ function paintMap(part) {
 }
 
 function curve(part, map, row) {
-  const series = [{ run: focus(), step: map.step, wall_time: map.wall_time, value: row.value, error: null }];
+  const series = [{ run: focus(), step: map.step, wall_time: map.wall_time, value: row.value }];
   const kept = inside(series[0]);
   const domain = kept.length ? [xOf(map, kept[0]), xOf(map, kept[kept.length - 1])] : [0, 1];
   const marks = answer("quality", focus())?.marks || [];
@@ -1182,7 +1204,12 @@ function paintRunList() {
     matches++;
     if (found.length < RUNS_SHOWN) found.push(run);
   }
-  bar.items.replaceChildren(...found.map((run) => {
+  const groups = data.groups.filter(({ group }) => group.toLowerCase().includes(wish)).slice(0, GROUPS_SHOWN);
+  bar.items.replaceChildren(...groups.map(({ group, runs }) => {
+    const box = make("input", { type: "checkbox", "data-group": group, style: { "min-height": "0", margin: "0 6px 0 0" }, onchange: () => toggleGroup(group, box.checked) });
+    box.checked = state.groups.includes(group);
+    return make("label", {}, box, named(group, 60), make("span", { class: "step" }, `group of ${runs.length} runs`));
+  }), ...found.map((run) => {
     const box = make("input", { type: "checkbox", value: run.run, style: { "min-height": "0", margin: "0 6px 0 0" }, onchange: () => toggleRun(run.run, box.checked) });
     box.checked = chosen.has(run.run);
     return make("label", {}, box, named(run.run, 70), make("span", { class: "step" }, run.step === null ? "" : `step ${number(run.step)}`));
@@ -1198,6 +1225,14 @@ function toggleRun(run, on) {
   loadChosen();
 }
 
+function toggleGroup(group, on) {
+  state.groups = on ? [...state.groups, group] : state.groups.filter((other) => other !== group);
+  saveState();
+  paintBar();
+  paintAll();
+  loadGroups(state.groups.filter((name) => !answer("group", name)));
+}
+
 function options(select, values, chosen, text = (v) => v) {
   const key = JSON.stringify(values);
   if (select.dataset.values !== key) {
@@ -1208,7 +1243,8 @@ function options(select, values, chosen, text = (v) => v) {
 }
 
 function paintBar() {
-  bar.button.replaceChildren(...(state.runs.length === 1 ? ["Run ", named(state.runs[0], 50)] : [`${state.runs.length} runs`]), ` of ${number(data.runs.length)} ▾`);
+  const more = state.groups.length ? `, ${state.groups.length} ${state.groups.length === 1 ? "group" : "groups"},` : "";
+  bar.button.replaceChildren(...(state.runs.length === 1 ? ["Run ", named(state.runs[0], 50)] : [`${state.runs.length} runs`]), `${more} of ${number(data.runs.length)} ▾`);
   const all = windows();
   bar.window.parentElement.hidden = !all.length;
   bar.window.parentElement.style.display = all.length ? "" : "none";
@@ -1261,6 +1297,7 @@ function errorsOfChosen() {
   for (const run of state.runs) {
     for (const route of ["quality", "why", "maps", "lineage"]) if (failure(route, run)) return failure(route, run);
   }
+  for (const group of state.groups) if (failure("group", group)) return failure("group", group);
   return "";
 }
 
@@ -1268,6 +1305,14 @@ async function loadQuality(runs) {
   await Promise.all(runs.map((run) => load("quality", run)));
   paintBar();
   paintHeads();
+}
+
+async function loadGroups(groups) {
+  if (!groups.length) return;
+  await Promise.all(groups.map((group) => load("group", group)));
+  paintBar();
+  paintHeads();
+  showError(errorsOfChosen());
 }
 
 async function loadFocus() {
@@ -1294,6 +1339,7 @@ async function loadChosen() {
   const missing = state.runs.filter((run) => !answer("quality", run));
   await loadQuality(missing);
   document.body.dataset.state = "ready";
+  await loadGroups(state.groups.filter((group) => !answer("group", group)));
   await breathe();
   if (state.runs.length > 1) {
     await Promise.all(state.runs.filter((run) => !answer("lineage", run)).map((run) => load("lineage", run)));
@@ -1315,6 +1361,7 @@ function visible() {
 async function loadRuns() {
   const all = await ask("runs");
   data.runs = all.runs;
+  data.groups = all.groups;
   data.source = all.source;
   bar.lastAnswer = performance.now();
   for (const run of data.runs) if (state.runs?.includes(run.run)) data.shown.set(run.run, `${run.step} ${run.wall_time}`);
@@ -1323,6 +1370,7 @@ async function loadRuns() {
 function firstRuns() {
   const known = new Set(data.runs.map((run) => run.run));
   state.runs = (state.runs || []).filter((run) => known.has(run));
+  state.groups = state.groups.filter((name) => data.groups.some(({ group }) => group === name));
   if (state.runs.length) return;
   const first = data.runs.find((run) => run.is_recommender) || data.runs[0];
   if (first) state.runs = [first.run];
@@ -1330,7 +1378,7 @@ function firstRuns() {
 
 async function poll() {
   if (!state.runs.length) return;
-  const now = await ask("runs", state.runs);
+  const now = await ask("runs", state.runs.map((run) => ["run", run]));
   bar.lastAnswer = performance.now();
   const changed = [];
   for (const run of now.runs) {
@@ -1362,6 +1410,8 @@ async function live() {
         listed = performance.now();
         const all = await ask("runs");
         data.runs = all.runs;
+        data.groups = all.groups;
+        await loadGroups(state.groups.filter((name) => data.groups.some(({ group }) => group === name)));
         if (!state.runs.length) {
           firstRuns();
           loadChosen();

@@ -36,6 +36,7 @@ def routes(index: RunIndex) -> dict[str, Any]:
 
     answers: dict[str, Callable[[Request], object]] = {
         "/runs": lambda request: page.runs(request.args.getlist("run") or None),
+        "/group": lambda request: page.group(_one(request, "group")),
         "/map": lambda request: page.map(_one(request, "run"), _one(request, "map")),
         **{f"/{name}": functools.partial(about_run, each) for name, each in page.of_run.items()},
     }
@@ -49,7 +50,7 @@ def _module(request: Request) -> Response:
 
 
 def _one(request: Request, name: str) -> str:
-    """Returns the only value of a parameter, which is the name of a run or the key of a map.
+    """Returns the only value of a parameter, such as the name of a run or the key of a map.
 
     Raises:
         ArgumentError: There is none, or several.
@@ -66,7 +67,7 @@ def _answered(answer: Callable[[Request], object], request: Request) -> Response
         content = json.dumps(answer(request), allow_nan=False, separators=(",", ":"))
         kind, code = "application/json", 200
     except KeyError:
-        content, kind, code = "there is no such run or map", _TEXT, 404
+        content, kind, code = "there is no such run, group or map", _TEXT, 404
     except (RecSummaryError, ValueError, OSError, MemoryError) as error:
         content, kind, code = reason(error), _TEXT, 400
     response: Response = Respond(request, content, kind, code)

@@ -148,6 +148,8 @@ def _routes(index: RunIndex, report: PageReport) -> dict[str, Any]:
     report.runs += [str(row["run"]) for row in listed["runs"]]
     _check_count(len(report.runs))
     routes: dict[str, Any] = {"runs": listed}
+    for each in listed["groups"]:
+        routes[f"group?group={_component(each['group'])}"] = answers.group(each["group"])
     for name in report.runs:
         about = f"run={_component(name)}"
         for route, answer in answers.of_run.items():

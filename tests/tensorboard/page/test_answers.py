@@ -12,7 +12,7 @@ from rec_summary.tensorboard.page.answers import PageAnswers
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support import command
 from tests.support.broken_streams import by_chance, stream
-from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.record_dirs import custom, event, lineage, scalar, write_segment
 from tests.support.recorded_streams import write_histories
 
 RUN = "broken"
@@ -175,3 +175,35 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     index.poll()
     [problem] = PageAnswers(index).why("run")["problems"]
     assert path.name in problem
+
+
+def test_runs_of_a_group_are_a_mean_in_a_band(tmp_path: Path) -> None:
+    for number, name in enumerate(("a", "b", "c")):
+        values = {"loss": np.full(40, 1.0 + number)}
+        values["recommender/ctr/auc/last_20000"] = np.linspace(0.6, 0.7, 40) + number / 100
+        entries = {"group": "wide"} if number < 2 else {"team": "ads"}
+        write_histories(
+            tmp_path / name, stream(), values, lineage(user_defined_info=custom(entries))
+        )
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    answers = PageAnswers(index)
+    assert answers.runs()["groups"] == [{"group": "wide", "runs": ["a", "b"]}]
+    group = answers.group("wide")
+    [task] = group["tasks"]
+    [window] = task["metrics"][0]["windows"]
+    assert (task["task"], task["metrics"][0]["metric"], window["window"]) == (
+        "ctr",
+        "auc",
+        "last_20000",
+    )
+    assert window["step"] == stream()[0].steps.tolist()
+    for statistic, more in (("least", 0.0), ("value", 0.005), ("greatest", 0.01)):
+        assert window[statistic] == pytest.approx((np.linspace(0.6, 0.7, 40) + more).tolist(), 1e-5)
+    assert {name: group["loss"][name][0] for name in ("least", "value", "greatest")} == {
+        "least": 1,
+        "value": 1.5,
+        "greatest": 2,
+    }
+    with pytest.raises(KeyError):
+        answers.group("none")
