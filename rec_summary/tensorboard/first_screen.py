@@ -20,7 +20,7 @@ from rec_summary.series.event_reader import read_batches
 from rec_summary.series.overview.rows import METRICS
 from rec_summary.series.ranks.summary import LOSSES
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.tag_groups import DETAIL, overview
+from rec_summary.tensorboard.tag_groups import DETAIL
 
 # The best window first: of what is measured in several, one of the recent examples.
 _WINDOWS: Final = ("last_", "decayed_", "lifetime$")
@@ -43,7 +43,7 @@ TIME_SERIES: Final = "timeseries"
 RECOMMENDER: Final = "rec_summary"
 """The page of this package, in an address: the name of its plugin."""
 
-_NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail|overview)/"
+_NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail)/"
 _KEPT_TAGS: Final = 1 << 14  # runs of a tree mostly have the same tags
 _PEEKED_RUNS: Final = 20
 _PEEKED_BYTES: Final = 1 << 24
@@ -52,8 +52,8 @@ _PEEKED_BYTES: Final = 1 << 24
 def pinned_tags(tags: Iterable[str]) -> list[str]:
     """Returns the tags to show first: of the loss, the AUC, the calibration and an evaluation.
 
-    AUC and calibration (or the error of ratings) are of the first tasks, if they have names, and
-    those of the overview, if they are there. Of several windows, it is that of most runs.
+    AUC and calibration (or the error of ratings) are of the first tasks, if they have names. Of
+    several windows, it is that of most runs.
 
     Args:
         tags: The tags of the scalars of each run, as they are recorded.
@@ -70,7 +70,7 @@ def pinned_tags(tags: Iterable[str]) -> list[str]:
     for patterns in (LOSSES, *quality, _EVALUATION):
         matching = (tag for pattern in patterns for tag in known if re.match(pattern, tag))
         pinned += itertools.islice(matching, 1)
-    return list(dict.fromkeys(overview(tag) or tag for tag in pinned))
+    return list(dict.fromkeys(pinned))
 
 
 def has_recommender(tags: Iterable[str]) -> bool:

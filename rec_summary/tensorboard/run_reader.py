@@ -26,11 +26,9 @@ from rec_summary.series.ranks.summary import RankSummary
 from rec_summary.series.runs.writers import Writers
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.dashboards.ranks import heat_map, overview
 from rec_summary.tensorboard.outputs import COMPUTATION, EVALUATION_RUN, RunOutput, RunOutputs
 
 _VERSION: Final = "version"
-_RANKS: Final = "ranks"
 
 
 class ReadingState(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -129,7 +127,7 @@ class DerivedRecord(Record):
 class RunReader:
     """Reads what is new in the records of a run, and passes it to its TensorBoard runs.
 
-    Take each batch of `new`, then `join` what all ranks have in common, then `show_ranks`.
+    Take each batch of `new`, then `join` what all ranks have in common.
 
     Attributes:
         state: How far the run has been read.
@@ -252,21 +250,6 @@ class RunReader:
         by_time = operator.attrgetter("wall_time")
         for record in heapq.merge(merged, self._in_common(), key=by_time):
             self.outputs.session().take(record)
-
-    def show_ranks(self, *, final: bool) -> None:
-        """Shows pictures of all ranks, and their overview, if there is more to see.
-
-        Args:
-            final: Whether a few more points are enough.
-        """
-        ranks = self.state.ranks
-        if ranks is None or not ranks.is_due(final=final):
-            return
-        histories = ranks.histories()
-        points = [overview(histories, ranks.reached), *map(heat_map, histories)]
-        wall_time = max(history.wall_time for history in histories)
-        step = max(int(history.steps[-1]) for history in histories)
-        self.outputs.session().put(step, wall_time, _RANKS, points)
 
     def _in_common(self) -> Iterator[DerivedRecord]:
         """Yields what can be said of all ranks now and could not before, in that order."""

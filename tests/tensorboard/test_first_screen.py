@@ -41,8 +41,8 @@ EVERY = {
             EVERY,
             [
                 "loss/auto",
-                "overview/auc last_10000",
-                "overview/calibration last_10000",
+                "recommender/auc/last_10000",
+                "recommender/calibration/last_10000",
                 "eval/auc",
             ],
         ),
@@ -57,7 +57,7 @@ EVERY = {
                 *("recommender/stars/rmse/lifetime", "recommender/table/auc/ids"),
             },
             [
-                *("loss", "overview/auc ctr last_100", "recommender/cvr/auc/lifetime"),
+                *("loss", "recommender/ctr/auc/last_100", "recommender/cvr/auc/lifetime"),
                 *("recommender/cvr/calibration/lifetime", "recommender/stars/rmse/lifetime"),
             ],
         ),
@@ -76,7 +76,7 @@ def test_the_window_of_most_runs_is_pinned(tmp_path: Path) -> None:
     # A long run has a tag many times, and counts once.
     long = (event(step, scalar("recommender/auc/last_30000", 1)) for step in range(1, 9))
     write_segment(tmp_path / "d", *long)
-    assert pinned_tags(recorded_tags(find_runs(tmp_path))) == ["overview/auc last_20000"]
+    assert pinned_tags(recorded_tags(find_runs(tmp_path))) == ["recommender/auc/last_20000"]
 
 
 def test_the_address_can_be_clicked(tmp_path: Path) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import urllib.parse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from PIL import Image
 
 from rec_summary import load
 from rec_summary.cli import cli
@@ -96,31 +93,13 @@ def test_an_export_in_parts_has_the_same_points(tmp_path: Path) -> None:
             assert found
 
 
-def picture(pages: Pages, tag: str) -> Image.Image:
-    [image] = pages.get("plugin/images/images", run="job", tag=tag, sample=0)
-    query = dict(urllib.parse.parse_qsl(image["query"]))
-    return Image.open(io.BytesIO(pages.fetch("plugin/images/individualImage", **query)))
-
-
 def test_the_pages_without_an_export_show_the_same(records: Path) -> None:
     _, pages = record_pages(records)
     assert pages.get("runs") == ["job", "job/rank_0"]
     assert pages.steps("job", "ranks/input_stall/max_rank") == list(STEPS)
-    [[_, _, text]] = [
-        [each["wall_time"], each["step"], each["text"]]
-        for each in pages.get("plugin/text/text", run="job", tag="ranks/overview")
-    ]
-    assert f"<strong>rank {SLOW}</strong> waits for data 47% of its time" in text
-    assert "the median of all ranks is 1%" in text
     layout = json.dumps(pages.get("plugin/custom_scalars/layout"))
     assert '"value": "ranks/input_stall/median"' in layout
-    tags = pages.get("plugin/images/tags")["job"]
-    assert {tag.split("/")[1] for tag in tags} == {
-        *("step_time", "input_stall", "loss", "gradient_norm")
-    }
-    drawn = picture(pages, "ranks/input_stall/heat_map")
-    rows = np.asarray(drawn.convert("L"), np.float64)[22:-24, 52:-96].mean(axis=1)
-    assert np.argmax(rows) >= len(rows) * (len(RANKS) - 1) // len(RANKS)  # the lightest one
+    assert pages.get("plugin/images/tags") == pages.get("plugin/text/tags") == {}
 
 
 def test_sub_runs_go_when_a_ninth_rank_comes(tmp_path: Path) -> None:
@@ -139,17 +118,6 @@ def test_the_pages_show_ranks_that_are_asked_for(records: Path) -> None:
     pages = Pages(RecordDataProvider(index), records)
     assert sorted(pages.get("runs")) == ["job", "job/rank_7"]
     assert pages.steps("job/rank_7", "loss") == list(STEPS)
-
-
-def test_a_rank_without_records_for_long_is_named(tmp_path: Path) -> None:
-    for rank in range(3):
-        steps = range(1, 20) if rank == 1 else range(1, 400)
-        put(tmp_path / "job", *events(rank, steps), rank=rank)
-    _, pages = record_pages(tmp_path)
-    [each] = pages.get("plugin/text/text", run="job", tag="ranks/overview")
-    assert "<strong>rank 1</strong> has recorded nothing for 95 s: it is at step 19" in each["text"]
-    drawn = picture(pages, "ranks/loss/heat_map")
-    assert (205, 205, 205) in {color for _, color in drawn.getcolors(1 << 24) or []}
 
 
 @pytest.mark.parametrize("ranks", ["", "a", "3-", "7-3", "-1", "1,,2", "9999999999"])
@@ -174,3 +142,16 @@ def test_tables_and_the_terminal_have_the_ranks_that_are_asked_for(records: Path
     inspected = output("inspect", records, "--json", "--ranks", "3")
     assert json.loads(inspected)["runs"][0]["tags"][0]["values"] == len(STEPS)
     assert "0–9, 137" in output("inspect", records)
+
+
+def test_the_terminal_says_where_each_rank_is_and_how_long_it_waits_for_data(
+    tmp_path: Path,
+) -> None:
+    for rank, steps in ((0, range(1, 400)), (1, range(1, 20)), (SLOW, range(1, 400))):
+        put(tmp_path / "job", *events(rank, steps), rank=rank)
+    asked = ("--once", "--ranks", "all", "--tags", "input_stall", "--json")
+    last = [json.loads(line) for line in output("tail", tmp_path, *asked).splitlines()]
+    found = {each["rank"]: (each["step"], each["value"]) for each in last}
+    assert found == {
+        rank: (step, value(rank, step, STALL)) for rank, step in ((0, 399), (1, 19), (SLOW, 399))
+    }

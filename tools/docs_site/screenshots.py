@@ -18,15 +18,12 @@ from PIL import Image
 
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.tensorboard import first_screen
-from tests.support.waiting import eventually
 from tools.tensorboard_pages import pages
 from tools.tensorboard_pages.browser import Browser
 from tools.tensorboard_pages.server import TensorBoardServer
 
 _MODEL: Final = "Default/network-ClickEvaluation/scorer-WideDeep"
 _SURFACE: Final = (340, 500, 985, 857)  # what is beside it is empty
-_TABLE: Final = (324, 170, 1246, 757)
-_SLICES: Final = ("AUC by film: click", "AUC by user: click")
 _IMPORTANCE: Final = (324, 170, 1246, 500)
 _SERVED: Final = (374, 183, 1410, 418)
 _FRAME: Final = 9  # pixels: the red frame of the node that was opened last
@@ -61,15 +58,6 @@ _MODEL_BOX: Final = """
 const name = `g.node[data-name="${arguments[0]}"]`;
 return box(nodes.find((node) => node.matches && node.matches(name)));
 """
-_CARD: Final = """
-const card = nodes.find((node) =>
-  node.localName === 'tf-custom-scalar-multi-line-chart-card' && node.title === arguments[0]);
-"""
-_OPEN_CARD: Final = """
-card.style.width = '480px';
-card.shadowRoot.querySelector('.toggle-matches-button').click();
-nodes.forEach((node) => node.localName === 'vz-line-chart2' && node.redraw());
-"""
 
 
 def main(records: Path, tasks: Path, folder: Path) -> None:
@@ -78,7 +66,7 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
     with _server(records) as server, Browser(width=1600, height=800) as browser:
         browser.store(server.url, _STORED)
         for page, shows in (
-            (_first_screen(Path(records.name)), ("loss/auto", "auc last_20000", "Smoothed")),
+            (_first_screen(Path(records.name)), ("loss/auto", "recommender/auc/last", "Smoothed")),
             (
                 pages.time_series(
                     "^recommender/(gauc|calibration|normalised_entropy)/last", "recommender"
@@ -99,14 +87,9 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
         page = pages.time_series(r"gradients/(norm|update_ratio)(/|$)", "gradients")
         page = dataclasses.replace(page, query=f"{page.query}&{_SMOOTH}")
         pages.photograph(browser, server, page, ("norm/tables",), folder)
-        with Browser(width=1300, height=3900) as high:  # cards are drawn only where they are seen
-            _slices(high, server, folder)
     with _server(tasks) as server, Browser(width=1250, height=900) as browser:
-        page = pages.Page("slice_table", "text&tagFilter=click/slice/genre/table/last_20000")
-        pages.photograph(browser, server, page, ("Documentary", "calibration"), folder)
         features = pages.Page("importance", "text&tagFilter=click/importance/table")
         pages.photograph(browser, server, features, ("occupation", "passes"), folder)
-    _cut(folder / f"{page.name}.png", _TABLE)
     _cut(folder / f"{features.name}.png", _IMPORTANCE)
     with _server(tasks) as server, Browser(width=1750, height=700) as browser:
         browser.store(server.url, _STORED)
@@ -138,24 +121,6 @@ def _graph(browser: Browser, server: TensorBoardServer, folder: Path) -> None:
     browser.picture(path)
     left, upper, right, lower = browser.run(_NODES + _MODEL_BOX, _MODEL)
     _cut(path, (left + _FRAME, upper + _FRAME // 2, right - _FRAME, lower - _FRAME))
-
-
-def _slices(browser: Browser, server: TensorBoardServer, folder: Path) -> None:
-    """Takes two charts of slices with their legends, cut from Custom Scalars."""
-    path = folder / "slices.png"
-    browser.store(server.url, _STORED)
-    browser.open(f"{server.url}/#{pages.CUSTOM_SCALARS.fragment}", (*_SLICES, "Matches (2)"))
-    for title in _SLICES:
-        eventually(lambda title=title: browser.run(f"{_NODES}{_CARD}return !!card", title))
-        browser.run(_NODES + _CARD + _OPEN_CARD, title)
-    browser.picture(path)
-    boxes = [browser.run(f"{_NODES}{_CARD}return box(card)", title) for title in _SLICES]
-    with Image.open(path) as page:
-        charts = [page.convert("RGB").crop(box) for box in boxes]
-    both = Image.new("RGB", (sum(c.width for c in charts), max(c.height for c in charts)), "white")
-    for index, chart in enumerate(charts):
-        both.paste(chart, (index * charts[0].width, 0))
-    both.save(path)
 
 
 def _cut(path: Path, box: tuple[float, float, float, float]) -> None:

@@ -20,6 +20,9 @@ LEAST: Final = 100
 """The number of clicks and of non-clicks (of ratings: of examples) from which on a slice is
 compared with others; of weighted clicks and non-clicks, the effective number."""
 
+_OF_SUMS: Final = frozenset(
+    ("examples", "clicks", "click_rate", "auc", "normalised_entropy", "calibration")
+)  # what the sums by slice have of clicks, of all values
 _SURE: Final = 2.0  # standard errors by which a slice is worse, or better, than its metric
 
 
@@ -85,7 +88,7 @@ def values_of(
 
     Returns:
         Numbers by the part of the tag before the window; and rows of texts, the first one the
-        header, with the worst slices first.
+        header, with the worst slices first. There are none if the sums by slice have all of it.
     """
     entries = [_slice(label(name), state, metrics_of) for name, _, state in slices.slices()]
     names = set(map(label, slices.shown_names()))
@@ -175,6 +178,8 @@ def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tu
 
     formats = {**dict.fromkeys(metrics, "{:.4f}".format), **COLUMNS}
     used = [name for name in dict.fromkeys((*COLUMNS, *metrics)) if name in recorded]
+    if "clicks" in used and _OF_SUMS.issuperset(used):
+        return []
     rows = [(column, *(name.replace("_", " ") for name in used))]
     for row in sorted(slices, key=rank):
         own = row.metrics

@@ -7,8 +7,7 @@ many ranks a point is made of.
 
 Memory is bounded. Of what is not summarised yet, which is much only while the files of one rank
 after another are read for the first time, steps next to each other are joined: each rank has the
-mean of its values there. What is summarised is kept in a table of at most 96 columns of steps for
-each rank, the same way: it is drawn as a heat map.
+mean of its values there. What is summarised is not kept.
 """
 
 from __future__ import annotations
@@ -37,8 +36,6 @@ from rec_summary.series.ranks.restarts import (
 PREFIX: Final = "ranks/"
 LOSS: Final = "loss"
 STEP_TIME: Final = "step_time"
-INPUT_STALL: Final = "input_stall"
-GRADIENT_NORM: Final = "gradient_norm"
 
 _NOT_TRAINED: Final = r"(?!(.*/)?(eval|evaluation|val|valid|validation|test|best)[/_.A-Z-])"
 _NO_LOSS: Final = r"(?![^/]*(?i:loss_?(scal(e|er|ing)|weight)s?)(?![a-z]))"
@@ -52,12 +49,12 @@ LOSSES: Final = (
 
 MEASURES: Final[Mapping[str, tuple[str, ...]]] = {
     STEP_TIME: (r"(.*/)?step_(time|seconds)(/auto)?$",),
-    INPUT_STALL: (
+    "input_stall": (
         r"recommender/throughput/input_stall_share$",
         r"(.*/)?(input|data)_(stall|wait)(_share|_time|_seconds)?(/auto)?$",
     ),
     LOSS: LOSSES,
-    GRADIENT_NORM: (r"gradients/norm$", r"(.*/)?(global_)?(grad|gradient)s?_norm(/auto)?$"),
+    "gradient_norm": (r"gradients/norm$", r"(.*/)?(global_)?(grad|gradient)s?_norm(/auto)?$"),
 }
 """What is summarised, with the tags that it is recorded under, the best one first.
 
@@ -68,12 +65,9 @@ STATISTICS: Final = ("min", "median", "max", "max_rank", "count")
 """What is recorded of each measure; `max_rank` is the rank with the maximum. NaN is greater than
 every number."""
 
-LAGGING_SECS: Final = 60.0
-"""A rank that has recorded nothing for longer, while others have, lags."""
-
 _DERIVED: Final = (3, "")  # worse than every tag of a step time; the same in older states
 _MOST_RANKS: Final = 256  # of more, more values may wait
-_HISTORY: Final = 96  # columns
+_LAGGING_SECS: Final = 60.0  # without a record, while others have some
 _LAGGING_STEPS: Final = 3  # recorded ones: of slow steps, few come in a minute
 _FARTHEST: Final = 1 << 62  # steps
 _LATEST: Final = 1e18  # seconds
@@ -99,26 +93,6 @@ class RankPoint(NamedTuple):
     step: int
     wall_time: float
     values: dict[str, float]
-
-
-class RankHistory(NamedTuple):
-    """A measure over ranks and time.
-
-    Attributes:
-        measure: Its name.
-        ranks: The ranks, ascending, of shape [r].
-        steps: The last step of each column, ascending, of shape [c].
-        wall_time: When the last value was recorded, in seconds since the epoch.
-        values: The means, of shape [r, c]; NaN where a rank recorded none.
-        missing: Where a rank recorded none, of shape [r, c].
-    """
-
-    measure: str
-    ranks: Integers
-    steps: Integers
-    wall_time: float
-    values: Floats
-    missing: Flags
 
 
 class RankTable(Struct, dict=True):
@@ -202,19 +176,14 @@ class Measure(Struct):
     Attributes:
         tag: The place of its tag among those of the measure, and the tag; empty if it is derived.
         waiting: What is not summarised yet.
-        history: What is summarised.
         done: What was summarised last.
         last: The last value of each rank.
     """
 
     tag: tuple[Count, str]
     waiting: RankTable
-    history: RankTable
     done: Place | None
     last: dict[Rank, Reached]
-
-    def __post_init__(self) -> None:
-        self.history.most = _HISTORY
 
     def take(self, rank: int, starts: Integers, columns: Columns, most: int) -> None:
         """Takes values of a rank, at least one.
@@ -263,17 +232,11 @@ class Measure(Struct):
         if not count:
             return
         places, end = places[:count], begins[count] if count < len(begins) else len(rows)
-        if self.done is not None and places[0][0] > self.done[0]:
-            summarised = self.history.rows()
-            self.history.replace(summarised[summarised["step"] < places[0][1]])
-        found = rows[:end].copy()
         tags = [f"{PREFIX}{name}/{statistic}" for statistic in STATISTICS]
-        numbers = _summary(found, begins[:count]).tolist()
+        numbers = _summary(rows[:end], begins[:count]).tolist()
         for place, wall_time, values in zip(places, walls, numbers, strict=False):
             yield RankPoint(*place, wall_time, dict(zip(tags, values, strict=True)))
         self.done = places[-1]
-        found["start"] = 0  # what a restart supersedes is dropped already
-        self.history.extend(found)
         self.waiting.replace(rows[end:])
 
     def _limit(
@@ -291,28 +254,10 @@ class Measure(Struct):
             is_there = rank in self.last and self.last[rank].step == point.step
             limit = (start, step if is_there else step - 1)
             missing = bisect.bisect_right(places, limit)
-            is_late = missing < len(places) and newest - walls[missing] > LAGGING_SECS
+            is_late = missing < len(places) and newest - walls[missing] > _LAGGING_SECS
             if not (is_late and len(places) - missing >= _LAGGING_STEPS):
                 limits.append(limit)
         return min(limits)
-
-    def read(self, name: str) -> RankHistory | None:
-        """Returns what is summarised; None without values."""
-        rows = self.history.rows()
-        if not len(rows):
-            return None
-        ranks, rank = np.unique(rows["rank"], return_inverse=True)
-        _, column = np.unique(self.history.columns(rows)[1], return_inverse=True)
-        values = np.full((len(ranks), column.max() + 1), np.nan)
-        missing = np.ones(values.shape, np.bool_)
-        steps = np.full(values.shape[1], -_FARTHEST)
-        values[rank, column] = rows["sum"] / rows["count"]
-        missing[rank, column] = False
-        np.maximum.at(steps, column, rows["step"])
-        return RankHistory(
-            *(name, ranks.astype(np.int64), steps, float(rows["wall_time"].max())),
-            *(values, missing),
-        )
 
 
 class RankSummary(Struct):
@@ -322,8 +267,6 @@ class RankSummary(Struct):
         reached: How far each rank is.
         restarts: When training began again.
         measures: What is known of each measure, by its name.
-        count: How many points there were.
-        drawn: How many there were when pictures were drawn last.
         most_waiting: How many values of a measure may wait until they are summarised.
     """
 
@@ -332,8 +275,6 @@ class RankSummary(Struct):
     reached: dict[Rank, Reached] = {}
     restarts: Restarts = []
     measures: dict[str, Measure] = {}
-    count: Count = 0
-    drawn: Count = 0
 
     def __post_init__(self) -> None:
         if not self.measures.keys() <= MEASURES.keys():
@@ -343,19 +284,11 @@ class RankSummary(Struct):
         """Makes this complete, to be stored."""
         for measure in self.measures.values():
             measure.waiting.pack()
-            measure.history.pack()
 
     @property
     def nbytes(self) -> int:
         """The size of the state, in bytes."""
-        return sum(each.waiting.nbytes + each.history.nbytes for each in self.measures.values())
-
-    def is_due(self, *, final: bool) -> bool:
-        """Whether pictures are to be drawn again: there is more, by a fifth unless it is final."""
-        is_more = self.count > self.drawn and (final or self.count >= 1.2 * self.drawn)
-        if is_more:
-            self.drawn = self.count
-        return is_more
+        return sum(each.waiting.nbytes for each in self.measures.values())
 
     def take(self, rank: int, batch: Batch) -> None:
         """Takes recorded values of a rank."""
@@ -387,7 +320,7 @@ class RankSummary(Struct):
             expected: How many ranks there will be, as far as that is known.
         """
         times = [point.wall_time for point in self.reached.values()]
-        if len(times) < 2 or (len(times) < expected and max(times) - min(times) < LAGGING_SECS):
+        if len(times) < 2 or (len(times) < expected and max(times) - min(times) < _LAGGING_SECS):
             return
         points: dict[Place, RankPoint] = {}
         for name, measure in self.measures.items():
@@ -395,14 +328,8 @@ class RankSummary(Struct):
                 before = points.setdefault(point[:2], point)
                 if before is not point:
                     before.values.update(point.values)
-        self.count += len(points)
         for _, point in sorted(points.items()):
             yield point
-
-    def histories(self) -> list[RankHistory]:
-        """Returns what is summarised of each measure, in the order of `MEASURES`."""
-        histories = (self.measures[name].read(name) for name in MEASURES if name in self.measures)
-        return [history for history in histories if history is not None]
 
     def _compare(self, rank: int, last: Reached, columns: Columns) -> None:
         """Compares the last value of a rank with its next ones: training may have begun again."""
@@ -420,7 +347,7 @@ class RankSummary(Struct):
         known = self.measures.get(name)
         if known is None or tag < known.tag:
             done = None if known is None else known.done
-            self.measures[name] = Measure(tag, RankTable(), RankTable(), done, {})
+            self.measures[name] = Measure(tag, RankTable(), done, {})
 
     def _derive(self, rank: int, last: Reached | None, columns: Columns) -> None:
         """Takes the time of steps, in seconds: that between records, divided by their steps."""

@@ -9,7 +9,6 @@ Source: `tensorboard/plugins/custom_scalar/layout.proto` and `custom_scalars_plu
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -19,9 +18,9 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 
 from rec_summary.metrics.tags import EVALUATION, PREFIX, named_tasks
 from rec_summary.series.limits import MOST_CHARTS
+from rec_summary.series.ranks import summary
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
-from rec_summary.tensorboard.dashboards.ranks import measures_of
-from rec_summary.tensorboard.tag_groups import BEST, DETAIL
+from rec_summary.tensorboard.tag_groups import BEST
 
 LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
 _LONGEST: Final = 250  # characters of a tag; the patterns take the square of that in time
@@ -38,9 +37,6 @@ _TASK_CHARTS: Final = (
     ("AUC", r"g?auc/.*"),
     ("Calibration", r"calibration/.*"),
     ("Error of ratings", r"(rmse|mae)/.*"),
-)
-_SLICE: Final = re.compile(
-    rf"{DETAIL}(?P<task>[^/]+/)?slice/(?P<column>[^/=]+)=[^/]*/(?P<metric>auc|rmse)/(?P<window>.+)"
 )
 _MORE_CHARTS: Final = (
     ("Learning rate", r"(learning_rate|lr)\b.*|.*/(learning_rate|lr)$"),
@@ -72,7 +68,11 @@ def _layout(tags: tuple[str, ...], evaluation: bool) -> bytes:
         chart = layout_pb2.Chart(title=title, multiline=content)
         layout.category.add(title=title, chart=[chart])
     if not evaluation:
-        for measure, (line, low, high) in measures_of(tags):
+        for measure in summary.MEASURES:
+            start = f"{summary.PREFIX}{measure}/"
+            line, low, high = (start + name for name in ("median", "min", "max"))
+            if line not in tags:
+                continue
             band = layout_pb2.MarginChartContent.Series(value=line, lower=low, upper=high)
             content = layout_pb2.MarginChartContent(series=[band])
             title = f"Ranks: {measure.replace('_', ' ')}"
@@ -89,7 +89,6 @@ def _charts(tags: Sequence[str], evaluation: bool) -> Iterator[tuple[str, str]]:
             start = f"{PREFIX}{re.escape(task)}/"
             charts = [(f"{title}: {task}", start + tag) for title, tag in _TASK_CHARTS]
             yield from _matching(charts, tags)
-        yield from itertools.islice(_slice_charts(tags), MOST_CHARTS)
     start = "" if evaluation else EVALUATION
     metrics = [tag.removeprefix(start) for tag in tags if tag.startswith(start)]
     for metric in list(dict.fromkeys(metrics))[:MOST_CHARTS]:
@@ -97,20 +96,6 @@ def _charts(tags: Sequence[str], evaluation: bool) -> Iterator[tuple[str, str]]:
         yield f"Evaluation: {metric}", f"({EVALUATION})?{re.escape(metric)}$"
     if not evaluation:
         yield from _matching(_MORE_CHARTS, tags)
-
-
-def _slice_charts(tags: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields a chart for each column that splits a task, of the last examples if they are there."""
-    windows: dict[tuple[str, str, str], str] = {}
-    for match in filter(None, map(_SLICE.match, tags)):
-        task, column, metric, window = match.groups(default="")
-        if windows.get((task, column, metric), "lifetime") == "lifetime":
-            windows[task, column, metric] = window
-    for (task, column, metric), window in windows.items():
-        title = f"{'AUC' if metric == 'auc' else 'Error of ratings'} by {column}"
-        start = f"{DETAIL}{re.escape(task)}slice/{re.escape(column)}"
-        pattern = f"{start}=[^/]*/{metric}/{re.escape(window)}$"
-        yield f"{title}: {task[:-1]}" if task else title, pattern
 
 
 def _matching(charts: Any, tags: Sequence[str]) -> Iterator[tuple[str, str]]:

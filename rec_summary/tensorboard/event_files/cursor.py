@@ -39,7 +39,7 @@ class Cursor(ReadingState, kw_only=True):
         description: What is known of the run as a whole.
     """
 
-    format: Literal[4]
+    format: Literal[5]
     options: str
     targets: TargetNames
     outputs: dict[str, WriterState] = field(default_factory=dict)

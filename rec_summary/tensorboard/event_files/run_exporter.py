@@ -105,7 +105,6 @@ class RunExporter:
                     f"run {printable(run.name)}: what its hyper-parameters or its status are "
                     "now is in its text only; the HParams dashboard keeps the first ones"
                 )
-        self._reader.show_ranks(final=final)
         self._outputs.settle()
 
     def commit(self) -> Described | None:
@@ -143,7 +142,7 @@ class RunExporter:
         if cursor is None:
             directions = directions_at_first(run) if directions is None else directions
             cursor = Cursor(
-                format=4,
+                format=5,
                 options=self._options.fingerprint(),
                 # One rank's values are the run's own; several get a sub-run each.
                 targets=TargetNames(is_parallel(run), {}, directions),

@@ -292,9 +292,7 @@ class TensorBoardRun(RunOutput):
             self._write(0, record.wall_time, kind, [tagged_graph(tag, graph)])
 
     def _write(self, step: int, wall_time: float, kind: str, points: list[Point]) -> None:
-        placed = [
-            self._placed(point.rendered(), kind) for point in points if self._wants(point.plugin)
-        ]
+        placed = [self._placed(point, kind) for point in points if self._wants(point.plugin)]
         if placed:
             self._file.write(step, wall_time, placed)
 

@@ -168,7 +168,6 @@ class _Loader:
             # With a step beyond, the page of hyper-parameters fails for all runs.
             points = session_points(run.name, trained[0], state.began)
             self.outputs.session().put(0, trained[0].last_time, "lineage", points)
-        reader.show_ranks(final=True)
         self.outputs.settle()
         return True
 

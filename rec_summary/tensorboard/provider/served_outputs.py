@@ -22,7 +22,6 @@ from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs import TAGGED_GRAPHS, tagged_graph
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import SCALARS, Point, plugin, tensor_value
-from rec_summary.tensorboard.dashboards.scalars import scalar_tags
 from rec_summary.tensorboard.outputs import BEST_KIND, OutputState, RunOutput, RunOutputs
 from rec_summary.tensorboard.provider.served_run import (
     RecordStore,
@@ -142,8 +141,7 @@ class ServedOutput(RunOutput):
         for code in codes[begins.argsort()].tolist():
             kind, tag = batch.table.series[code]
             if kind == SCALAR:
-                for shown_tag in scalar_tags(tag):
-                    self._scalars(shown_tag, kind)
+                self._scalars(tag, kind)
 
     def _is_column(self, kind: str, tag: str) -> bool:
         """Whether the values of a series are added in columns."""
@@ -154,8 +152,7 @@ class ServedOutput(RunOutput):
     def _add_columns(self, batch: Batch) -> None:
         self._run.begin(float(batch.wall_times[0]))
         for tag, (_, _, steps, wall_times, values) in by_tag(batch.scalars()):
-            for shown_tag in scalar_tags(tag):
-                self._scalars(shown_tag, SCALAR).extend(steps, wall_times, values)
+            self._scalars(tag, SCALAR).extend(steps, wall_times, values)
         file = self._store.number(batch.path)
         for (kind, tag), steps, wall_times, offsets in batch.located():
             owner = self._mapper(kind).plugin

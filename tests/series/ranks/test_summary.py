@@ -75,7 +75,6 @@ def test_all_values_of_256_ranks_at_each_step():
     assert {values["ranks/input_stall/max_rank"] for values in found.values()} == {SLOW}
     times = [values.get("ranks/step_time/median") for values in found.values()]
     assert times == [None, *[SECS] * 4]
-    assert summary.count == len(steps)
     assert points(summary) == {}  # each step once
 
 
@@ -152,32 +151,6 @@ def test_of_equal_ranks_the_lowest_has_the_maximum():
     assert points(summary)[0, 1]["ranks/loss/max_rank"] == 1
 
 
-def test_the_history_has_means_of_at_most_96_columns_also_across_a_restart():
-    summary = RankSummary()
-    seldom = [n for n in range(102, 201, 4) if n != 154]
-    for rank, after in ((0, range(102, 201)), (1, [*seldom, 200])):
-        give(summary, rank, [event(n, scalar("loss", n)) for n in range(1, 152)])
-        times = ((n, START + 101 - rank + n / 4) for n in after)
-        give(summary, rank, [event(n, scalar("loss", n), at=at) for n, at in times])
-    assert len(points(summary)) == 200
-    [history] = [each for each in summary.histories() if each.measure == "loss"]
-    assert history.steps.tolist() == [*range(3, 200, 4), 200]
-    assert history.wall_time == START + 151
-    columns = [range(max(n, 1), min(n + 4, 201)) for n in range(0, 201, 4)]
-    assert history.values[0].tolist() == [np.mean(column) for column in columns]
-    assert np.argwhere(history.missing).tolist() == [[1, 38]]  # from step 152 on
-    assert np.argwhere(np.isnan(history.values)).tolist() == [[1, 38]]
-
-
-def test_pictures_are_due_when_there_is_a_fifth_more_or_at_the_end():
-    summary = RankSummary()
-    due = []
-    for count, final in ((0, True), (10, False), (10, True), (11, False), (12, False), (13, True)):
-        summary.count = count
-        due.append(summary.is_due(final=final))
-    assert due == [False, True, False, False, True, True]
-
-
 @pytest.mark.parametrize("saves", [False, True])
 def test_a_live_reader_gets_the_same_points(saves):
     ranks, steps = range(5), range(1, 40)
@@ -198,10 +171,6 @@ def test_a_live_reader_gets_the_same_points(saves):
             break
     assert without_time(found) == naive(ranks, steps)
     assert list(found) == sorted(found)
-    [history] = [each for each in summary.histories() if each.measure == "loss"]
-    expected = [[value(rank, step, "loss") for step in steps] for rank in ranks]
-    assert np.array_equal(history.values, expected)
-    assert history.steps.tolist() == list(steps)
 
 
 def test_steps_of_which_ranks_are_missing_say_how_many_there_are():
@@ -253,7 +222,6 @@ def test_one_rank_alone_is_no_summary():
     summary = RankSummary()
     give(summary, 0, events(0, range(1, 50)))
     assert points(summary) == points(summary, expected=1) == {}
-    assert summary.histories() == []
 
 
 @pytest.mark.parametrize("is_live", [False, True])
@@ -276,23 +244,6 @@ def test_a_restart_supersedes_what_is_behind_it(is_live):
     expected = {step: values for (_, step), values in naive((0, 1), range(1, 81)).items()}
     assert without_time(in_force) == expected
     assert {place for place in found if place[0] == 1} == {(1, step) for step in range(31, 81)}
-    histories = {each.measure: each for each in summary.histories()}
-    assert histories["loss"].steps.tolist() == list(range(1, 81))
-
-
-@pytest.mark.parametrize("is_live", [False, True])
-def test_the_history_has_the_values_that_a_restart_records_again(is_live):
-    summary = RankSummary()
-    for number, steps, after in ((1, range(1, 51), 0), (2, range(31, 61), 100)):
-        for rank in (0, 1):
-            times = ((step, START + after + step / 4) for step in steps)
-            give(summary, rank, [event(step, scalar("loss", number), at=at) for step, at in times])
-        if is_live:
-            points(summary)
-    points(summary)
-    [history] = [each for each in summary.histories() if each.measure == "loss"]
-    assert history.steps.tolist() == list(range(1, 61))
-    assert history.values.tolist() == [[1.0] * 30 + [2.0] * 30] * 2
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
@@ -436,13 +387,9 @@ def test_memory_is_bounded():
     for (_, step), values in found.items():
         assert values["ranks/loss/min"] == values["ranks/loss/max"] <= step
         assert values["ranks/loss/count"] == 12
-    [_, history] = summary.histories()
-    assert history.values.shape[0] == 12
-    assert history.values.shape[1] == len(found)
-    assert summary.nbytes > history.values.nbytes
     summary.pack()
-    tables = [table for each in summary.measures.values() for table in (each.waiting, each.history)]
-    assert summary.nbytes == sum(len(table.packed) for table in tables)
+    packed = sum(len(measure.waiting.packed) for measure in summary.measures.values())
+    assert summary.nbytes == packed < sizes[0]
 
 
 @pytest.mark.parametrize("width", [2, 4])

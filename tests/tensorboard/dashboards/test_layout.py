@@ -71,22 +71,3 @@ def test_each_task_of_a_recommender_has_charts_of_its_own() -> None:
         *("recommender/ctr/auc/lifetime", "recommender/ctr/gauc/lifetime")
     }
     assert not re.match(found["Calibration: v1.2"], "recommender/v1x2/calibration/lifetime")
-
-
-def test_slices_have_a_chart_for_each_task_and_column() -> None:
-    start = "recommender_detail/"
-    tags = [
-        *(f"{start}ctr/slice/country={name}/auc/{w}" for name in ("DE", "FR") for w in WINDOWS),
-        f"{start}slice/a.b=1/rmse/lifetime",
-        f"{start}slice/a.b=1/bias/lifetime",
-        "recommender/ctr/slice/country/auc_gap/lifetime",
-    ]
-    found = charts(*tags)
-    assert set(found) == {"AUC by country: ctr", "Error of ratings by a.b"}
-    pattern = found["AUC by country: ctr"]
-    assert [tag for tag in tags if re.match(pattern, tag)] == [
-        f"{start}ctr/slice/country={name}/auc/last_100" for name in ("DE", "FR")
-    ]
-
-
-WINDOWS = ("lifetime", "last_100")

@@ -58,7 +58,7 @@ def cursor(run: str = RUN) -> Cursor:
         best={"auc": BestSeries([(1, 2.0, 0.5)], 1)},
     )
     return Cursor(
-        format=4,
+        format=5,
         options="{}",
         targets=TargetNames(True, {"rank 0": f"{run}/rank_0"}),
         files={"x.events.\udce9": ReadPosition(17), "y": ReadPosition(5, True, [(1, 2, 3)])},

@@ -259,9 +259,8 @@ def test_ranks_after_the_first_have_their_own_text_and_no_second_session(
     }
     in_common = [f"ranks/loss/{name}" for name in ("min", "median", "max", "max_rank", "count")]
     session = ["_hparams_/session_start_info", "_hparams_/session_end_info"]
-    drawn = ["ranks/overview", "ranks/loss/heat_map"]
     assert tags == {
-        "run": [*in_common, "lineage", *session, *drawn, LAYOUT],
+        "run": [*in_common, "lineage", *session, LAYOUT],
         "run/rank_0": ["loss", LAYOUT],
         "run/rank_1": ["loss", "lineage", LAYOUT],
     }

@@ -131,9 +131,12 @@ def test_the_metrics_of_each_slice_are_those_of_scikit_learn() -> None:
         start = "recommender/ctr/slice/country/auc"
         assert values.scalars[f"{start}_worst/{window}"] == pytest.approx(min(areas))
         assert values.scalars[f"{start}_gap/{window}"] == pytest.approx(max(areas) - min(areas))
-        header, *rows = values.tables[f"recommender/ctr/slice/country/table/{window}"]
-        assert header[:5] == ("country", "examples", "clicks", "click rate", "auc")
-        assert [row[4][:6] for row in rows] == [f"{area:.4f}" for area in sorted(areas)]
+        assert f"recommender/ctr/slice/country/table/{window}" not in values.tables
+        header, *rows = values.tables[f"recommender/stars/slice/country/table/{window}"]
+        assert header == ("country", "examples", "rmse", "mae", "bias")
+        start = "recommender/stars/slice/country"
+        errors = [values.scalars[f"{start}={name}/rmse/{window}"] for name in ("DE", "FR", "2")]
+        assert [row[2] for row in rows] == [f"{e:.5g}" for e in sorted(errors, reverse=True)]
 
 
 EVERY_METRIC = RecommenderMetrics(
@@ -279,7 +282,7 @@ def test_slices_of_too_many_values_show_the_frequent_ones_and_the_rest() -> None
     options = RecommenderMetrics(
         predictions=1,
         labels=2,
-        slices={"user": Slice("user", shown=2, most=5)},
+        slices={"user": Slice("user", shown=2, most=5, metrics=("auc", "log_loss"))},
         throughput=False,
         host=False,
     )
@@ -371,9 +374,9 @@ def test_ranks_merge_to_the_slices_of_all_data_and_the_table_is_shown(tmp_path) 
     shown = merged["recommender_detail/ctr/slice/country=FR/auc/lifetime"]
     assert shown.simple_value or shown.tensor.float_val[0] == pytest.approx(area, abs=1e-5)
     assert "recommender/ctr/slice/country/auc_gap/lifetime" in merged
-    text = merged["recommender/ctr/slice/country/table/lifetime"].tensor.string_val[0].decode()
+    text = merged["recommender/stars/slice/country/table/lifetime"].tensor.string_val[0].decode()
     header, line, *rows = text.splitlines()
-    assert header.startswith("| country | examples | clicks | click rate | auc |")
+    assert header.startswith("| country | examples | rmse | mae | bias |")
     assert line == "|" + " --- |" * header.count(" |")
     assert sorted(row.split(" | ")[0] for row in rows) == ["| 2", "| DE", "| FR"]
 

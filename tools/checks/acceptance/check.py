@@ -11,7 +11,7 @@ from typing import Any, Final
 from rec_summary.series.ranks import summary
 from rec_summary.tensorboard.event_files.experiment import EXPERIMENT_RUN
 from rec_summary.tensorboard.first_screen import metric_rank
-from rec_summary.tensorboard.tag_groups import BEST, OVERVIEW
+from rec_summary.tensorboard.tag_groups import BEST
 from tests.support.tensorboard_servers import installed
 from tools.tensorboard_pages.server import TensorBoardServer
 
@@ -125,9 +125,9 @@ def _seen(name: str, server: TensorBoardServer) -> list[tuple[Any, Any]]:
 def _is_made(key: tuple[object, ...]) -> bool:
     """Whether something is shown beside the records; tests of its own modules check it.
 
-    That is what is made for HParams, the overview, and what all ranks have in common.
+    That is what is made for HParams, and what all ranks have in common.
     """
-    made = (BEST, f"{EXPERIMENT_RUN}/", OVERVIEW, summary.PREFIX)
+    made = (BEST, f"{EXPERIMENT_RUN}/", summary.PREFIX)
     return any(isinstance(part, str) and part.startswith(made) for part in key)
 
 
