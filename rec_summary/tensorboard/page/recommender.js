@@ -169,6 +169,7 @@ function clock(seconds, span) {
   return span > 2 * 86400 ? day.slice(5) : span < 600 ? time : time.slice(0, 5);
 }
 
+// About so many ticks, at least two: one alone gives no scale.
 function ticks(low, high, count) {
   if (!(high > low)) return [low];
   const raw = (high - low) / Math.max(1, count);
@@ -176,7 +177,7 @@ function ticks(low, high, count) {
   const unit = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= raw * 0.999);
   const found = [];
   for (let i = Math.ceil(low / unit - 1e-9); i * unit <= high + unit * 1e-9; i++) found.push(i * unit);
-  return found;
+  return found.length < 2 && count < 12 ? ticks(low, high, count + 1) : found;
 }
 
 function timeTicks(low, high, count) {
@@ -895,7 +896,8 @@ function choose(maps, part) {
   const wish = state.maps[part] || {};
   const score = (map) => (map.kind === wish.kind) * 1 + ((map.task || "") === wish.task) * 2 + (map.column === wish.column) * 4 + (map.metric === wish.metric) * 8;
   if (Object.keys(wish).length) return maps.reduce((best, map) => (score(map) > score(best) ? map : best), maps[0]);
-  return maps.find((map) => map.metric === "calibration") || maps[0];
+  const moved = new Set((answer("why", focus())?.rows || []).map((row) => row?.map));
+  return maps.find((map) => moved.has(map.key)) || maps.find((map) => map.metric === "calibration") || maps[0];
 }
 
 function toggles(part, maps, map, key, label, order) {
