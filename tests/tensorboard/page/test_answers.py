@@ -69,6 +69,19 @@ def test_page_and_commands_give_the_same_answers(answers: PageAnswers, records: 
     assert {**row, "run": None} == {**own, "run": None}  # type: ignore[dict-item]
 
 
+def test_the_page_and_agents_get_the_same_answers(answers: PageAnswers, records: Path) -> None:
+    pytest.importorskip("mcp_types", reason="needs the SDK of MCP, version 2")
+    from tests.support import agents
+
+    about = {"runs": RUN}
+    found = agents.answers(records, ("why", about), ("lineage", about))
+    why, lineage = (json.loads(text) for answer in found for text in agents.texts(answer))
+    page = answers.why(RUN)
+    assert page.keys() - why.keys() == {"lines", "problems", "is_current"}
+    assert why == {key: page[key] for key in why}
+    assert lineage == answers.lineage(RUN)
+
+
 def test_a_curve_has_its_values_and_errors(answers: PageAnswers) -> None:
     quality = answers.quality(RUN)
     assert quality["loss"]["value"][0] == 1
