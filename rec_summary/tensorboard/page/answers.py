@@ -232,10 +232,9 @@ class PageAnswers:
             report = Report()
             evidence = evidence_of(run, report)
             after = time.monotonic()
-            # Sums, scalars and lineage are read one after the other, each with the same damage.
-            every = list(dict.fromkeys(map(str, report.problems)))
-            more = [f"and {len(every) - _PROBLEMS:,} more problems"]
-            problems = every[:_PROBLEMS] + more * (len(every) > _PROBLEMS)
+            problems = [*map(str, report.problems[:_PROBLEMS])]
+            if (left := report.problem_count - _PROBLEMS) > 0:
+                problems.append(f"and {left:,} more problems")
             self._kept.pop(run.path, None)
             read = _Read(files, after + self._rest * (after - now), evidence, problems, {})
             self._kept[run.path] = read

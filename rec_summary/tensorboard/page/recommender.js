@@ -71,7 +71,7 @@ h3 { font-size:13px; font-weight:600; margin:6px 0; color:var(--soft); }
 .card .value small { font-size:12px; font-weight:400; color:var(--soft); }
 svg { display:block; width:100%; overflow:hidden; } svg text { fill:var(--soft); font-size:12px; }
 svg .grid { stroke:var(--grid); } svg .axis { stroke:var(--line); } svg .mark { stroke:var(--soft); stroke-dasharray:2 3; }
-svg .mark.incident, svg .mark.control { stroke:var(--bad); } svg .cross { stroke:var(--soft); }
+svg .mark.incident, svg .mark.control, svg .mark.alert { stroke:var(--bad); } svg .cross { stroke:var(--soft); }
 .shade { fill:var(--bg); opacity:.65; } svg .hit { stroke:transparent; stroke-width:9; }
 details { color:var(--soft); font-size:12px; } details summary { cursor:pointer; width:max-content; }
 details .scroll { max-height:220px; overflow:auto; }

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rec_summary._pb.lineage_pb2 import Note
 from rec_summary.tensorboard.page.answers import PageAnswers
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support import command
-from tests.support.broken_streams import by_chance, stream
-from tests.support.record_dirs import custom, event, lineage, scalar, write_segment
+from tests.support.broken_streams import BREAK, by_chance, stream
+from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 from tests.support.recorded_streams import write_histories
 
 RUN = "broken"
@@ -29,7 +30,9 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "recommender/ctr/calibration/lifetime": np.full(reports, 1.1),
         "recommender/ctr/normalised_entropy/last_20000": np.full(reports, 0.9),
     }
-    write_histories(tree / RUN, histories, scalars)
+    begun = lineage(train_lineage=train(step=1))
+    fired = lineage(note=Note(text="auc = 0.6", kind="alert"), step=BREAK)
+    write_histories(tree / RUN, histories, scalars, begun, fired)
     write_segment(tree / "plain", event(1, scalar("loss", 1.0)))
     return tree
 
@@ -73,9 +76,23 @@ def test_page_and_commands_give_the_same_answers(answers: PageAnswers, records: 
     assert {**row, "run": None} == {**own, "run": None}  # type: ignore[dict-item]
 
 
+def test_the_page_and_agents_get_the_same_answers(answers: PageAnswers, records: Path) -> None:
+    pytest.importorskip("mcp_types", reason="needs the SDK of MCP, version 2")
+    from tests.support import agents
+
+    about = {"runs": RUN}
+    found = agents.answers(records, ("why", about), ("lineage", about))
+    why, table = (json.loads(text) for answer in found for text in agents.texts(answer))
+    page = answers.why(RUN)
+    assert page.keys() - why.keys() == {"lines", "problems", "rows", "is_current"}
+    assert why == {key: page[key] for key in why}
+    assert table == answers.lineage(RUN)
+
+
 def test_a_curve_has_its_values_and_errors(answers: PageAnswers) -> None:
     answers.why(RUN)  # reads the run
     quality = answers.quality(RUN)
+    assert [(mark["kind"], mark["step"]) for mark in quality["marks"]] == [("alert", BREAK)]
     assert quality["loss"]["value"][0] == 1
     [task] = quality["tasks"]
     metrics = {each["metric"]: each["windows"] for each in task["metrics"]}
