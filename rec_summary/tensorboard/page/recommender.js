@@ -142,13 +142,22 @@ function named(text, most = 60) {
   return element;
 }
 
+// Formats of the browser cost more to make than to use; tables have thousands of numbers.
+const formats = new Map();
+function format(digits) {
+  if (!formats.has(digits)) formats.set(digits, new Intl.NumberFormat("en-US", digits ? { maximumSignificantDigits: digits } : {}));
+  return formats.get(digits);
+}
+const DAY = new Intl.DateTimeFormat("sv-SE");
+const TIME = new Intl.DateTimeFormat("sv-SE", { timeStyle: "medium" });
+
 function number(value, digits = 4) {
   if (value === null || value === undefined) return "–";
   if (typeof value !== "number") return String(value);
-  if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en-US");
+  if (Number.isInteger(value) && Math.abs(value) < 1e15) return format(0).format(value);
   const size = Math.abs(value);
   if (size >= 1e6 || size < 1e-4) return value.toExponential(digits - 2);
-  return value.toLocaleString("en-US", { maximumSignificantDigits: Math.max(digits, Math.floor(Math.log10(size)) + 1) });
+  return format(Math.max(digits, Math.floor(Math.log10(size)) + 1)).format(value);
 }
 
 function compact(value) {
@@ -162,8 +171,8 @@ function compact(value) {
 
 function clock(seconds, span) {
   const date = new Date(seconds * 1000);
-  const day = date.toLocaleDateString("sv-SE");
-  const time = date.toLocaleTimeString("sv-SE");
+  const day = DAY.format(date);
+  const time = TIME.format(date);
   if (span === undefined) return `${day} ${time}`;
   return span > 2 * 86400 ? day.slice(5) : span < 600 ? time : time.slice(0, 5);
 }
