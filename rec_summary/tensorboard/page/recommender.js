@@ -1207,7 +1207,7 @@ function options(select, values, chosen, text = (v) => v) {
 }
 
 function paintBar() {
-  bar.button.replaceChildren(...(state.runs.length === 1 ? ["Run ", named(state.runs[0], 50)] : [`${state.runs.length} runs`]), ` of ${number(data.runs.length)} ▾`);
+  bar.button.replaceChildren(...(state.runs.length === 1 ? ["Run ", named(state.runs[0], 50)] : [`${state.runs.length} runs`]), data.isPartial ? " ▾" : ` of ${number(data.runs.length)} ▾`);
   const all = windows();
   bar.window.parentElement.hidden = !all.length;
   bar.window.parentElement.style.display = all.length ? "" : "none";
@@ -1293,6 +1293,7 @@ async function loadChosen() {
   await loadQuality(missing);
   document.body.dataset.state = "ready";
   await breathe();
+  if (data.isPartial) loadRuns().then(() => (paintBar(), paintRunList()), (error) => showError(error.message));
   if (state.runs.length > 1) {
     await Promise.all(state.runs.filter((run) => !answer("lineage", run)).map((run) => load("lineage", run)));
     paintRuns();
@@ -1305,12 +1306,13 @@ function visible() {
   return document.visibilityState === "visible" && document.documentElement.clientHeight > 0;
 }
 
-async function loadRuns() {
-  const all = await ask("runs");
+// With names, only these: a list of many runs takes the server long.
+async function loadRuns(names = []) {
+  const all = await ask("runs", names);
   data.runs = all.runs;
+  data.isPartial = names.length > 0;
   data.source = all.source;
   bar.lastAnswer = performance.now();
-  for (const run of data.runs) if (state.runs?.includes(run.run)) data.shown.set(run.run, `${run.step} ${run.wall_time}`);
 }
 
 function firstRuns() {
@@ -1328,10 +1330,8 @@ async function poll() {
   const changed = [];
   for (const run of now.runs) {
     const key = `${run.step} ${run.wall_time}`;
-    if (data.shown.get(run.run) !== key) {
-      if (data.shown.has(run.run)) changed.push(run.run);
-      data.shown.set(run.run, key);
-    }
+    if (data.shown.get(run.run) !== key) changed.push(run.run);
+    data.shown.set(run.run, key);
   }
   for (const run of changed) stale.add(run);
   if (changed.length) await loadQuality(changed);
@@ -1390,7 +1390,8 @@ export async function render() {
   try {
     readStored();
     loadState();
-    await loadRuns();
+    await loadRuns(stored ? [] : state.runs || []);
+    if (!data.runs.length) await loadRuns();
     firstRuns();
     for (const run of data.runs) if (state.runs.includes(run.run)) data.shown.set(run.run, `${run.step} ${run.wall_time}`);
     followTheme(() => state.runs && parts.runs && paintAll());
