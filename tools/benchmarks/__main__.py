@@ -24,6 +24,7 @@ _GROUPS = {  # the order of the page: what a training pays first, then readers
     "provider": {"provider": "reading.provider:provider"},
     "read": {"read": "reading.readers:read"},
     "fleet": {"fleet": "reading.fleet:fleet"},
+    "page": {"page": "reading.page:page"},
     "follow": {"follow": "reading.follow:follow"},
     "growth": {"growth": "reading.growth:growth"},
     "export": {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
 
 from tests.support.waiting import eventually
 
@@ -153,3 +157,50 @@ class Browser:
     def run(self, script: str, *arguments: object) -> Any:
         """Runs JavaScript in the page and returns its result."""
         return self._driver.execute_script(script, *arguments)
+
+    def before_each_document(self, script: str) -> None:
+        """Runs JavaScript in each document and frame from now on, before any of its own."""
+        self._driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+
+    def prefer(self, scheme: str) -> None:
+        """Sets what `prefers-color-scheme` is; empty for what the system has."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    @contextlib.contextmanager
+    def within(self, frame: str) -> Iterator[None]:
+        """Works in the frame that a selector finds, as a context."""
+        self._driver.switch_to.frame(self._driver.find_element(By.CSS_SELECTOR, frame))
+        try:
+            yield
+        finally:
+            self._driver.switch_to.default_content()
+
+    def press(self, *keys: str) -> None:
+        """Presses keys one after the other, wherever the focus is."""
+        ActionChains(self._driver, duration=0).send_keys(*keys).perform()
+
+    def hover(self, selector: str, across: float = 0.5, down: float = 0.5) -> None:
+        """Moves the pointer to a place in what a selector finds, by shares of its size."""
+        element = self._in_view(selector)
+        place = self._place(element, across, down)
+        ActionChains(self._driver, duration=0).move_to_element_with_offset(*place).perform()
+
+    def drag(self, selector: str, across: float, until: float, down: float = 0.5) -> None:
+        """Drags within what a selector finds, by shares of its width."""
+        element = self._in_view(selector)
+        actions = ActionChains(self._driver, duration=50)
+        actions.move_to_element_with_offset(*self._place(element, across, down)).click_and_hold()
+        actions.move_to_element_with_offset(*self._place(element, until, down)).release().perform()
+
+    def _in_view(self, selector: str) -> WebElement:
+        element = self._driver.find_element(By.CSS_SELECTOR, selector)
+        self.run("arguments[0].scrollIntoView({block: 'center'})", element)
+        return element
+
+    def _place(
+        self, element: WebElement, across: float, down: float
+    ) -> tuple[WebElement, int, int]:
+        """Returns an element, and how far a place in it is from its middle."""
+        width, height = (element.rect[name] for name in ("width", "height"))
+        return element, round((across - 0.5) * width), round((down - 0.5) * height)

@@ -143,13 +143,22 @@ function named(text, most = 60) {
   return element;
 }
 
+// Formats of the browser cost more to make than to use; tables have thousands of numbers.
+const formats = new Map();
+function format(digits) {
+  if (!formats.has(digits)) formats.set(digits, new Intl.NumberFormat("en-US", digits ? { maximumSignificantDigits: digits } : {}));
+  return formats.get(digits);
+}
+const DAY = new Intl.DateTimeFormat("sv-SE");
+const TIME = new Intl.DateTimeFormat("sv-SE", { timeStyle: "medium" });
+
 function number(value, digits = 4) {
   if (value === null || value === undefined) return "–";
   if (typeof value !== "number") return String(value);
-  if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en-US");
+  if (Number.isInteger(value) && Math.abs(value) < 1e15) return format(0).format(value);
   const size = Math.abs(value);
   if (size >= 1e6 || size < 1e-4) return value.toExponential(digits - 2);
-  return value.toLocaleString("en-US", { maximumSignificantDigits: Math.max(digits, Math.floor(Math.log10(size)) + 1) });
+  return format(Math.max(digits, Math.floor(Math.log10(size)) + 1)).format(value);
 }
 
 function compact(value) {
@@ -163,8 +172,8 @@ function compact(value) {
 
 function clock(seconds, span) {
   const date = new Date(seconds * 1000);
-  const day = date.toLocaleDateString("sv-SE");
-  const time = date.toLocaleTimeString("sv-SE");
+  const day = DAY.format(date);
+  const time = TIME.format(date);
   if (span === undefined) return `${day} ${time}`;
   return span > 2 * 86400 ? day.slice(5) : span < 600 ? time : time.slice(0, 5);
 }
@@ -1246,7 +1255,7 @@ function options(select, values, chosen, text = (v) => v) {
 
 function paintBar() {
   const more = state.groups.length ? `, ${state.groups.length} ${state.groups.length === 1 ? "group" : "groups"},` : "";
-  bar.button.replaceChildren(...(state.runs.length === 1 ? ["Run ", named(state.runs[0], 50)] : [`${state.runs.length} runs`]), `${more} of ${number(data.runs.length)} ▾`);
+  bar.button.replaceChildren(...(state.runs.length === 1 ? ["Run ", named(state.runs[0], 50)] : [`${state.runs.length} runs`]), data.isPartial ? `${more} ▾` : `${more} of ${number(data.runs.length)} ▾`);
   const all = windows();
   bar.window.parentElement.hidden = !all.length;
   bar.window.parentElement.style.display = all.length ? "" : "none";
@@ -1343,6 +1352,7 @@ async function loadChosen() {
   document.body.dataset.state = "ready";
   await loadGroups(state.groups.filter((group) => !answer("group", group)));
   await breathe();
+  if (data.isPartial) loadRuns().then(() => (paintBar(), paintRunList()), (error) => showError(error.message));
   if (state.runs.length > 1) {
     await Promise.all(state.runs.filter((run) => !answer("lineage", run)).map((run) => load("lineage", run)));
     paintRuns();
@@ -1360,13 +1370,14 @@ function visible() {
   return document.visibilityState === "visible" && document.documentElement.clientHeight > 0;
 }
 
-async function loadRuns() {
-  const all = await ask("runs");
+// With names, only these: a list of many runs takes the server long.
+async function loadRuns(names = []) {
+  const all = await ask("runs", names.map((name) => ["run", name]));
   data.runs = all.runs;
   data.groups = all.groups;
+  data.isPartial = names.length > 0;
   data.source = all.source;
   bar.lastAnswer = performance.now();
-  for (const run of data.runs) if (state.runs?.includes(run.run)) data.shown.set(run.run, `${run.step} ${run.wall_time}`);
 }
 
 function firstRuns() {
@@ -1385,10 +1396,8 @@ async function poll() {
   const changed = [];
   for (const run of now.runs) {
     const key = `${run.step} ${run.wall_time}`;
-    if (data.shown.get(run.run) !== key) {
-      if (data.shown.has(run.run)) changed.push(run.run);
-      data.shown.set(run.run, key);
-    }
+    if (data.shown.get(run.run) !== key) changed.push(run.run);
+    data.shown.set(run.run, key);
   }
   for (const run of changed) stale.add(run);
   if (changed.length) await loadQuality(changed);
@@ -1449,7 +1458,8 @@ export async function render() {
   try {
     readStored();
     loadState();
-    await loadRuns();
+    await loadRuns(stored ? [] : state.runs || []);
+    if (!data.runs.length) await loadRuns();
     firstRuns();
     for (const run of data.runs) if (state.runs.includes(run.run)) data.shown.set(run.run, `${run.step} ${run.wall_time}`);
     followTheme(() => state.runs && parts.runs && paintAll());
