@@ -62,7 +62,7 @@ def maps(scanned: Iterable[Scanned], columns: int = COLUMNS) -> list[Map]:
     """Returns what was compared as maps; scalars of the same kind and metric are rows of one map.
 
     Args:
-        scanned: What `why.compared` returns.
+        scanned: What `why` has compared.
         columns: How many columns a map has at most; reports are taken together.
     """
     groups: dict[tuple[object, ...], list[Scanned]] = {}
@@ -71,6 +71,11 @@ def maps(scanned: Iterable[Scanned], columns: int = COLUMNS) -> list[Map]:
             own = (id(each),) if each.history is not None else ()
             groups.setdefault((each.kind, each.metric, *own), []).append(each)
     return [_map(group, columns) for group in groups.values()]
+
+
+def shown_kind(kind: str) -> str:
+    """Returns the kind of the map that has the row of a kind of finding."""
+    return {MIX: SLICE, RATE: TASK}.get(kind, kind)
 
 
 class _Columns(NamedTuple):
@@ -115,7 +120,7 @@ def _map(group: Sequence[Scanned], columns: int) -> Map:
     first, shown = group[0], _columns(group, columns)
     z = np.concatenate([_deviations(each, shown.edges(each.steps)).T for each in group])
     history = first.history
-    kind = {MIX: SLICE, RATE: TASK}.get(first.kind, first.kind)
+    kind = shown_kind(first.kind)
     if history is None:
         every = [each.watched for each in group if each.watched is not None]
         values = np.stack([_means(each.values, shown.edges(each.steps)) for each in every])

@@ -13,7 +13,7 @@ from rec_summary.answers.why import Answer, Event, why
 from rec_summary.errors import ArgumentError, three_part
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import by_tag
-from rec_summary.series.lineage import NOTE, lineage_events, lineage_of
+from rec_summary.series.lineage import lineage_events, lineage_of
 from rec_summary.series.options import ExportOptions, Moment, Selection, Since
 from rec_summary.series.report import Report
 from rec_summary.series.runs.slices import SliceHistory, histories, numbers_without_curve
@@ -134,10 +134,10 @@ def _step_of(
 
 
 def _events(run: Run, report: Report) -> Iterator[Event]:
-    """Yields later starts, other data, notes, incidents, and what was done from outside."""
+    """Yields later starts, other data, notes, alerts, incidents, and what was done from outside."""
     for note in lineage_of(run, report).notes:
         words = f"{note.author}: {note.text}" if note.author else note.text
-        kind = note.kind if note.kind in (NOTE, "incident") else "control"
+        kind = note.kind if note.kind in ("note", "incident", "alert") else "control"
         yield Event(kind, note.step, note.wall_time, words)
     if not run.ranks:
         return

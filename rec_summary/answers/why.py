@@ -237,29 +237,49 @@ def why(
         since: Only what began at this step or later.
         at: Only what began around this step.
     """
-    scanned = compared(histories, series, metric=metric, task=task, since=since, at=at)
-    wholes = _wholes(histories, task)
-    reports = _reports(wholes)
-    least = threshold(sum(each.scan.count for each in scanned))
-    moves = [
-        _Move(each, number, onset, onset.z)
-        for each in scanned
-        for number in range(_width(each))
-        if (onset := each.scan.onset(number, least)) is not None
-    ]
-    findings = _ranked(moves, least)
-    every = [each.steps for each in scanned if len(each.steps)]
-    first = min((int(steps[0]) for steps in every), default=0)
-    last = max((int(steps[-1]) for steps in every), default=0)
-    begin = None
-    if findings:
-        begin = Begin(findings[0].step, findings[0].low, findings[0].high)
-        slack = 2 * _spacing(reports) + 1
-        events = [
-            event for event in events if begin.low - slack <= event.step <= begin.high + slack
+    return compared(histories, series, metric=metric, task=task, since=since, at=at).answer(events)
+
+
+class Compared(NamedTuple):
+    """All that `why` looks at, each compared with its own past.
+
+    Attributes:
+        scanned: What was compared.
+        wholes: The tasks, by name.
+        metric: Only this metric was; None for all.
+        task: Only this task was; None for all.
+    """
+
+    scanned: list[Scanned]
+    wholes: dict[str, SliceHistory]
+    metric: str | None
+    task: str | None
+
+    def answer(self, events: Iterable[Event]) -> Answer:
+        """Returns what moved, the likeliest culprit first.
+
+        Args:
+            events: What happened in the run.
+        """
+        least = threshold(sum(each.scan.count for each in self.scanned))
+        moves = [
+            _Move(each, number, onset, onset.z)
+            for each in self.scanned
+            for number in range(_width(each))
+            if (onset := each.scan.onset(number, least)) is not None
         ]
-    shown = tuple(events) if findings else ()
-    return Answer(metric, task, tuple(wholes), first, last, begin, tuple(findings), shown)
+        findings = tuple(_ranked(moves, least))
+        every = [each.steps for each in self.scanned if len(each.steps)]
+        first = min((int(steps[0]) for steps in every), default=0)
+        last = max((int(steps[-1]) for steps in every), default=0)
+        about = self.metric, self.task, tuple(self.wholes), first, last
+        if not findings:
+            return Answer(*about, None, (), ())
+        begin = Begin(findings[0].step, findings[0].low, findings[0].high)
+        slack = 2 * _spacing(_reports(self.wholes)) + 1
+        low, high = begin.low - slack, begin.high + slack
+        near = tuple(event for event in events if low <= event.step <= high)
+        return Answer(*about, begin, findings, near)
 
 
 def compared(
@@ -270,8 +290,8 @@ def compared(
     task: str | None = None,
     since: float | None = None,
     at: int | None = None,
-) -> list[Scanned]:
-    """Returns all that `why` looks at, each compared with its own past.
+) -> Compared:
+    """Compares all that `why` looks at with its own past.
 
     Args:
         histories: As of `why`, like all others.
@@ -288,7 +308,8 @@ def compared(
     for name, whole in wholes.items():
         own = [history for history in histories if history.task == name and len(history.values)]
         scanned += _scan_task(whole, own, metric, since, at, with_traffic=name == widest)
-    return [*scanned, *_scan_scalars([*series], wholes, _reports(wholes), since, at)]
+    scanned += _scan_scalars([*series], wholes, _reports(wholes), since, at)
+    return Compared(scanned, wholes, metric, task)
 
 
 def _wholes(histories: Sequence[SliceHistory], task: str | None) -> dict[str, SliceHistory]:

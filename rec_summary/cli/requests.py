@@ -27,7 +27,7 @@ from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import Url
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.series.lineage import NOTE, Lineage, lineage_of
+from rec_summary.series.lineage import Lineage, lineage_of
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.overview.position import positions
 from rec_summary.series.report import Report
@@ -68,7 +68,7 @@ def write_note(run: Run, lineage: Lineage, request: Request) -> Answers:
         # MindSpore's lineage has no step, and that of a killed training an earlier one.
         event.step = max([lineage.state.step, *(p.step for p in positions(run).values())])
     event.note.text, event.note.author = request.note, request.author
-    event.note.kind, event.note.request = NOTE, request.id
+    event.note.kind, event.note.request = request.note_kind, request.id
     with os_errors_as(SourceError, "the record directory", run.path, _WRITABLE):
         writer = RunWriter(run.path, rank)
         with contextlib.closing(writer):

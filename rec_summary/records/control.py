@@ -50,7 +50,8 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         actions: What is to be done once.
         steps: How many steps the settings last; None for until the training ends.
         at_step: The step to apply it at; None for the next one.
-        note: A person's own words, for the lineage.
+        note: A person's own words, or an alert, for the lineage.
+        note_kind: Which of the two it is.
         note_step: The step that the note is about; None for the one at which it is recorded.
     """
 
@@ -64,6 +65,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     at_step: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
     # A person's 1,000 characters, and the time that they are about.
     note: Annotated[str, Meta(max_length=1100)] = ""
+    note_kind: Literal["note", "alert"] = "note"
     note_step: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
 
 

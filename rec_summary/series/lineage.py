@@ -74,8 +74,8 @@ class Note(NamedTuple):
         wall_time: When it was recorded, in seconds since the epoch.
         text: What was said or done.
         author: Who said it, or asked for it; empty if nobody did.
-        kind: `control` for what was done, `incident` for batches that were written, `note` for a
-            person's own words.
+        kind: `control` for what was done, `incident` for batches that were written, `alert` for
+            one that has fired, `note` for a person's own words.
         request: The identity of the request; empty if there was none.
     """
 

@@ -70,12 +70,20 @@ class Report:
     problem_count: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    _known: set[Problem] = field(default_factory=set, init=False, repr=False)  # the kept ones
 
     def problem(self, path: str, offset: int, text: str) -> None:
-        """Counts a problem, and keeps it unless there are very many already."""
+        """Counts a problem, and keeps it unless there are very many already.
+
+        One that is kept does not count when it is met again: a file may be read several times.
+        """
+        problem = Problem(path, offset, text)
+        if problem in self._known:
+            return
         self.problem_count += 1
         if len(self.problems) < _KEPT:
-            self.problems.append(Problem(path, offset, text))
+            self.problems.append(problem)
+            self._known.add(problem)
 
     def note(self, text: str) -> None:
         """Keeps a note unless it is the last one, or there are very many already."""
@@ -86,7 +94,7 @@ class Report:
         """Adds what another report has counted."""
         for counter in dataclasses.fields(self):
             mine, theirs = getattr(self, counter.name), getattr(other, counter.name)
-            if isinstance(mine, collections.Counter):
+            if isinstance(mine, collections.Counter | set):
                 mine.update(theirs)
             else:
                 mine += theirs

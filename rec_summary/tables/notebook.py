@@ -44,14 +44,11 @@ class RunView:
 
     def __init__(self, run: Run, selection: Selection) -> None:
         """Use `Records.run`."""
-        report, again = Report(), Report()
-        self.lineage: dict[str, Any] = dict(next(rows_of(run, again)))
+        report = Report()
+        self.lineage: dict[str, Any] = dict(next(rows_of(run, report)))
         self.run = str(self.lineage["run"])
         self.status = str(self.lineage["status"])
         self.series: tuple[ScalarSummary, ...] = tuple(series_of(run, selection, report))
-        for problem in again.problems:
-            if problem not in report.problems:  # of the lineage: the values are read twice
-                report.problem(problem.path, problem.offset, problem.text)
         self.problems = tuple(report.problems)
         self._notes = _problem_notes(report)
 

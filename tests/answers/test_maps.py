@@ -12,7 +12,7 @@ from tests.support.broken_streams import BREAK, by_chance, nothing, stream
 
 
 def found(broken: object, columns: int = 120, scalars: tuple[Scalars, ...] = ()) -> list[Map]:
-    return maps(compared(stream(broken), scalars), columns)
+    return maps(compared(stream(broken), scalars).scanned, columns)
 
 
 def of(every: list[Map], metric: str, column: str = "country", task: str = "ctr") -> Map:

@@ -36,10 +36,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lineage(note=Note(text="a new pipeline", author="Ada", kind="note"), step=250),
         lineage(note=Note(text="record more", kind="control"), step=30),
         lineage(note=Note(text="the loss is nan", kind="incident"), step=251),
+        lineage(note=Note(text="auc = 0.6", kind="alert"), step=252),
         lineage(train_lineage=train(step=1, start_time=1.0)),
         lineage(train_lineage=train(step=255, start_time=2.0)),
     ]
-    parts[4].train_lineage.train_dataset.train_dataset_path = "/data/new"
+    parts[-1].train_lineage.train_dataset.train_dataset_path = "/data/new"
     write_histories(directory, histories, {"recommender/table/item/dead_share": rates}, *parts)
     return directory
 
@@ -64,6 +65,7 @@ def test_events_around_the_onset(run: Path) -> None:
     assert [(each.kind, each.step, each.text) for each in ask(run).events] == [
         ("note", 250, "Ada: a new pipeline"),
         ("incident", 251, "the loss is nan"),
+        ("alert", 252, "auc = 0.6"),
         ("restart", 255, "training started again"),
         ("data", 255, "training data /data/new"),
     ]

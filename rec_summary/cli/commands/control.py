@@ -167,9 +167,12 @@ Examples:
 @options.run
 @click.argument("text")
 @options.option("--at WHEN", f"What it is about: {options.WHEN}.  [default: the next step]")
+@options.option(
+    "--kind", "Whether it is a person's own words or an alert.", ("note", "alert"), default="note"
+)
 @_wait("How long to wait until it is recorded.")
 @options.as_json()
-def note(source: str, text: str, at: str | None, wait: float) -> None:
+def note(source: str, text: str, at: str | None, kind: str, wait: float) -> None:
     """Write a note into the lineage of a training.
 
     TensorBoard shows the note on its Text page, with its author and step. `inspect`, `lineage` and
@@ -188,7 +191,7 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
         moment = read_since(at, time.time(), "--at")
         step = moment.step
         text = text if step is not None else f"{utc(moment.wall_time)}: {text}"
-    what: dict[str, Any] = {"note": text, "note_step": step}
+    what: dict[str, Any] = {"note": text, "note_kind": kind, "note_step": step}
     run, recorded = requests.run_of(source)
     answers: Answers = {}
     if requests.status_of(run, recorded) in ("RUNNING", "UNKNOWN"):

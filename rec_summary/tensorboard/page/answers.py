@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from tensorboard.compat.proto import summary_pb2
 
 from rec_summary.answers import sums
-from rec_summary.answers.maps import Map, maps
+from rec_summary.answers.maps import Map, maps, shown_kind
 from rec_summary.answers.reading import Evidence, evidence_of
 from rec_summary.answers.text import lines
-from rec_summary.answers.why import compared, why
+from rec_summary.answers.why import Answer, Finding, compared
 from rec_summary.arrays import Floats, Integers
 from rec_summary.metrics.slices.sums import (
     CLICKS,
@@ -29,6 +30,8 @@ from rec_summary.metrics.slices.sums import (
 )
 from rec_summary.metrics.tags import OF_TASK, PREFIX, named_tasks
 from rec_summary.records.reading.runs import Run
+from rec_summary.series.comparison.curves import Curve
+from rec_summary.series.comparison.groups import band
 from rec_summary.series.overview.rows import rows
 from rec_summary.series.ranks.summary import LOSSES
 from rec_summary.series.report import Report
@@ -62,21 +65,22 @@ class _Read(NamedTuple):
         until: Until when it counts though there is more by now, by the monotonic clock.
         evidence: What was read.
         problems: What could not be read, at most a few.
-        answers: What was made of it, by what was asked.
+        made: What was made of it, by its name.
     """
 
     files: tuple[object, ...]
     until: float
     evidence: Evidence
     problems: list[str]
-    answers: dict[str, Any]
+    made: dict[str, Any]
 
 
 class PageAnswers:
     """Answers about the runs of an index; all answers are data for JSON.
 
-    Curves are those of the index. What has to be read from the files is kept until they change, and
-    at least 20 times as long as reading took, so that a page which is left open costs 5 % of a
+    Curves are those of the index, and wait for nothing; their errors and marks come once something
+    else has read the run. What has to be read from the files is kept until they change, and at
+    least 20 times as long as reading took, so that a page which is left open costs 5 % of a
     processor at most. `is_current` says whether an answer has all that the files have.
     """
 
@@ -93,15 +97,15 @@ class PageAnswers:
         self._tasks: dict[str, tuple[int, list[str]]] = {}  # by run, with the number of its series
         self._lock = threading.RLock()  # of several requests, one reads: a training needs the rest
         self.of_run: Final[dict[str, Callable[[str], Any]]] = {
-            "quality": self.quality,
             "why": self.why,
             "maps": self.maps,
             "lineage": self.lineage,
+            "quality": self.quality,
         }
-        """What is answered about one run, by the name of the route."""
+        """What is answered about one run, by the name of the route; the last one reads nothing."""
 
     def runs(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Returns the runs, the one that was written to last first.
+        """Returns the runs, the one that was written to last first, and the groups of runs.
 
         Args:
             names: Only these; None means all.
@@ -113,78 +117,90 @@ class PageAnswers:
             if wanted is None or recorded.run.name in wanted
         ]
         found.sort(key=lambda about: (-(about["wall_time"] or 0.0), about["run"]))
-        return {"source": location(self._index.source), "runs": found}
+        members = sorted(self._index.groups().items())
+        groups = [{"group": group, "runs": sorted(runs)} for group, runs in members]
+        return {"source": location(self._index.source), "runs": found, "groups": groups}
 
     def quality(self, name: str) -> dict[str, Any]:
         """Returns the loss, the metrics of each head by window, and marks.
 
         The standard errors are of sampling, from the sums by report: of the examples in the window.
+        They and the marks are those of what was read last: none if nothing was.
 
         Raises:
             KeyError: There is no such run.
         """
         recorded = self._recorded(name)
-        curves = _curves(recorded, lambda tag: _HEADLINE.fullmatch(tag) is not None)
-        read, is_current = self._read(recorded.run)
-        wholes = {each.task: each for each in read.evidence.slices if not each.column}
-        tasks: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        read = self._kept.get(recorded.run.path)
+        evidence = Evidence([], [], []) if read is None else read.evidence
+        wholes = {each.task: each for each in evidence.slices if not each.column}
+        curves = _first_curves(recorded)
         for tag, curve in curves.items():
             match = _HEADLINE.fullmatch(tag)
-            assert match is not None
-            task, metric = match["task"].rstrip("/"), match["metric"]
-            error = None
-            if (whole := wholes.get(task)) is not None and len(whole.steps):
+            if match is None:
+                continue
+            curve["error"] = None
+            if (whole := wholes.get(match["task"].rstrip("/"))) is not None and len(whole.steps):
                 size = float(match["size"]) if match["size"] else math.inf
-                error = _errors(whole, metric, size, curve["step"])
-            window = {"window": match["window"], **_plain(curve), "error": error}
-            tasks.setdefault(task, {}).setdefault(metric, []).append(window)
-        first = _first_tag(recorded, LOSSES)
-        losses = _curves(recorded, lambda tag: tag == first)
+                curve["error"] = _errors(whole, match["metric"], size, curve["step"])
         return {
             "run": name,
-            "loss": {"tag": first, **_plain(losses[first])} if first in losses else None,
-            "tasks": [
-                {
-                    "task": task,
-                    "metrics": [
-                        {"metric": metric, "windows": sorted(found[metric], key=_window_order)}
-                        for metric in METRICS
-                        if metric in found
-                    ],
-                }
-                for task, found in sorted(tasks.items())
-            ],
-            "marks": json_value(read.evidence.events),
-            "is_current": is_current,
+            **_heads(curves),
+            "marks": json_value(evidence.events),
+            "is_current": read is not None and read.files == _files(recorded.run),
         }
+
+    def group(self, name: str) -> dict[str, Any]:
+        """Returns the curves of a group of runs, as `quality`: the mean, the least, the greatest.
+
+        Raises:
+            KeyError: There is no such group.
+        """
+        runs = sorted(self._index.groups()[name])
+        members: dict[str, list[_Curve]] = {}
+        for run in runs:
+            for tag, curve in _first_curves(self._recorded(run)).items():
+                members.setdefault(tag, []).append(curve)
+        curves = {tag: _band(every) for tag, every in members.items()}
+        return {"group": name, "runs": runs, **_heads(curves)}
 
     def why(self, name: str) -> dict[str, Any]:
         """Returns what `rec-summary why --json` prints, its text, and what could not be read.
 
+        `rows` has the row of a map that each finding is about, with its values; None without one.
+
         Raises:
             KeyError: There is no such run.
         """
-
-        def make(read: _Read) -> dict[str, Any]:
-            answer = why(*read.evidence)
-            about = {"run": name, **answer.as_json(), "lines": lines(answer)}
-            plain: dict[str, Any] = json_value({**about, "problems": read.problems})
-            return plain
-
-        return self._made(name, "why", make)
+        with self._lock:
+            read, is_current = self._read(name)
+            return {"run": name, **_compared(read)["why"], "is_current": is_current}
 
     def maps(self, name: str) -> dict[str, Any]:
-        """Returns how far each slice, feature, table and rank is from its own past.
+        """Returns which maps there are: of slices, features, tables and ranks; `map` has one.
 
         Raises:
             KeyError: There is no such run.
         """
+        with self._lock:
+            read, is_current = self._read(name)
+            every = _compared(read)["maps"].values()
+            found = [{**_about(each), "rows": len(each.names)} for each in every]
+            return {"run": name, "maps": found, "is_current": is_current}
 
-        def make(read: _Read) -> dict[str, Any]:
-            found = maps(compared(read.evidence.slices, read.evidence.series))
-            return {"run": name, "maps": [_map(each) for each in found]}
+    def map(self, name: str, key: str) -> dict[str, Any]:
+        """Returns a map: how far each of its rows is from its own past.
 
-        return self._made(name, "maps", make)
+        Args:
+            name: The run.
+            key: The key of the map, as `maps` says it.
+
+        Raises:
+            KeyError: There is no such run, or no such map.
+        """
+        with self._lock:
+            found = _compared(self._read(name)[0])["maps"][key]
+        return {**_about(found), **_content(found)}
 
     def lineage(self, name: str) -> list[dict[str, Any]]:
         """Returns the rows that `rec-summary lineage --json` prints.
@@ -192,13 +208,12 @@ class PageAnswers:
         Raises:
             KeyError: There is no such run.
         """
-        run = self._recorded(name).run
-
-        def make(_: _Read) -> dict[str, Any]:
-            return {"rows": json_value(list(rows([run], Report())))}
-
-        table: list[dict[str, Any]] = self._made(name, "lineage", make)["rows"]
-        return table
+        with self._lock:
+            read, run = self._read(name)[0], self._recorded(name).run
+            if "lineage" not in read.made:
+                read.made["lineage"] = json_value(list(rows([run], Report())))
+            table: list[dict[str, Any]] = read.made["lineage"]
+            return table
 
     def _recorded(self, name: str) -> ServedRuns:
         for recorded in self._index.recorded():
@@ -206,30 +221,20 @@ class PageAnswers:
                 return recorded
         raise KeyError(name)
 
-    def _made(
-        self, name: str, what: str, make: Callable[[_Read], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Returns an answer that is made of what was read, once for each time that it is read."""
-        with self._lock:
-            read, is_current = self._read(self._recorded(name).run)
-            if what not in read.answers:
-                read.answers[what] = make(read)
-            return {**read.answers[what], "is_current": is_current}
-
-    def _read(self, run: Run) -> tuple[_Read, bool]:
+    def _read(self, name: str) -> tuple[_Read, bool]:
         """Returns what was read of a run, and whether that is all that there is."""
         with self._lock:
-            files = tuple((file.path, file.nbytes) for file in run.files)
+            run = self._recorded(name).run
+            files = _files(run)
             known, now = self._kept.get(run.path), time.monotonic()
             if known is not None and (known.files == files or now < known.until):
                 return known, known.files == files
             report = Report()
             evidence = evidence_of(run, report)
             after = time.monotonic()
-            # Sums, scalars and lineage are read one after the other, each with the same damage.
-            every = list(dict.fromkeys(map(str, report.problems)))
-            more = [f"and {len(every) - _PROBLEMS:,} more problems"]
-            problems = every[:_PROBLEMS] + more * (len(every) > _PROBLEMS)
+            problems = [*map(str, report.problems[:_PROBLEMS])]
+            if (left := report.problem_count - _PROBLEMS) > 0:
+                problems.append(f"and {left:,} more problems")
             self._kept.pop(run.path, None)
             read = _Read(files, after + self._rest * (after - now), evidence, problems, {})
             self._kept[run.path] = read
@@ -269,7 +274,10 @@ class PageAnswers:
 
 
 class _Curve(dict[str, Any]):
-    """A curve: the arrays `step`, `wall_time` and `value`."""
+    """A curve: the arrays `step`, `wall_time` and `value`, perhaps `least` and `greatest`.
+
+    A metric of a run has `error` too: what JSON has of it.
+    """
 
 
 def _curves(recorded: ServedRuns, wanted: Callable[[str], bool]) -> dict[str, _Curve]:
@@ -286,6 +294,53 @@ def _curves(recorded: ServedRuns, wanted: Callable[[str], bool]) -> dict[str, _C
                         value=points["value"],
                     )
     return found
+
+
+def _first_curves(recorded: ServedRuns) -> dict[str, _Curve]:
+    """Returns the loss, and the metrics of each head."""
+    loss = _first_tag(recorded, LOSSES)
+    return _curves(recorded, lambda tag: tag == loss or _HEADLINE.fullmatch(tag) is not None)
+
+
+def _band(curves: Sequence[_Curve]) -> _Curve:
+    """Returns the mean of curves, between the least and the greatest value of any of them."""
+    values, times = (
+        band([Curve(curve["step"], curve[name]) for curve in curves], MOST_POINTS)
+        for name in ("value", "wall_time")
+    )
+    return _Curve(
+        step=values.places,
+        wall_time=np.interp(values.places, times.places, times.mean),
+        value=values.mean,
+        least=values.least,
+        greatest=values.greatest,
+    )
+
+
+def _heads(curves: Mapping[str, _Curve]) -> dict[str, Any]:
+    """Returns the loss, and the metrics of each head by window."""
+    tasks: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    loss = None
+    for tag, curve in curves.items():
+        match = _HEADLINE.fullmatch(tag)
+        if match is None:
+            loss = {"tag": tag, **_plain(curve)}
+            continue
+        window = {"window": match["window"], **_plain(curve)}
+        of_task = tasks.setdefault(match["task"].rstrip("/"), {})
+        of_task.setdefault(match["metric"], []).append(window)
+    every = [
+        {
+            "task": task,
+            "metrics": [
+                {"metric": metric, "windows": sorted(found[metric], key=_window_order)}
+                for metric in METRICS
+                if metric in found
+            ],
+        }
+        for task, found in sorted(tasks.items())
+    ]
+    return {"loss": loss, "tasks": every}
 
 
 def _first_tag(recorded: ServedRuns, patterns: Sequence[str]) -> str:
@@ -349,15 +404,50 @@ def _area_errors(
         return _numbers(own[place] / np.sqrt(held))
 
 
-def _map(each: Map) -> dict[str, Any]:
+def _files(run: Run) -> tuple[object, ...]:
+    return tuple((file.path, file.nbytes) for file in run.files)
+
+
+def _compared(read: _Read) -> dict[str, Any]:
+    """Returns what moved, and all maps by key: both are made of one comparison, once."""
+    if "why" not in read.made:
+        done = compared(read.evidence.slices, read.evidence.series)
+        answer, found = done.answer(read.evidence.events), maps(done.scanned)
+        said = {"lines": lines(answer), "problems": read.problems, "rows": _rows(answer, found)}
+        read.made["maps"] = {_about(each)["key"]: each for each in found}
+        read.made["why"] = json_value({**answer.as_json(), **said})
+    return read.made
+
+
+def _about(each: Map) -> dict[str, Any]:
+    about = {name: getattr(each, name) for name in ("kind", "task", "column", "metric")}
+    return {"key": json.dumps([*about.values()]), **about}
+
+
+def _rows(answer: Answer, found: Sequence[Map]) -> list[dict[str, Any] | None]:
+    """Returns the row of a map for each finding, with its values; None without one."""
+    places: dict[tuple[object, ...], tuple[Map, int]] = {}
+    for each in found:
+        start = f"{each.column}=" if each.column else ""
+        for number, name in enumerate(each.names):
+            places[each.kind, each.task, each.metric, start + name] = each, number
+
+    def row_of(finding: Finding) -> dict[str, Any] | None:
+        key = shown_kind(finding.kind), finding.task, finding.metric, finding.name
+        if key not in places:
+            return None
+        shown, number = places[key]
+        values = _numbers(shown.values[number])
+        return {"map": _about(shown)["key"], "row": shown.names[number], "value": values}
+
+    return [row_of(finding) for finding in answer.findings]
+
+
+def _content(each: Map) -> dict[str, Any]:
     examples: Sequence[Any] = [None] * len(each.names)
     if each.examples is not None:
         examples = [[round(count) for count in row] for row in each.examples.tolist()]
     return {
-        "kind": each.kind,
-        "task": each.task,
-        "column": each.column,
-        "metric": each.metric,
         "step": each.steps.tolist(),
         "wall_time": each.wall_times.tolist(),
         "rows": [
@@ -373,8 +463,12 @@ def _map(each: Map) -> dict[str, Any]:
 
 
 def _plain(curve: _Curve) -> dict[str, Any]:
-    values = {name: _numbers(np.asarray(curve[name])) for name in ("step", "value")}
-    return {**values, "wall_time": curve["wall_time"].tolist()}
+    times = {"wall_time": curve["wall_time"].tolist()}  # as exact as they are
+    others = {name: each for name, each in curve.items() if name not in times}
+    return times | {
+        name: _numbers(each) if isinstance(each, np.ndarray) else each
+        for name, each in others.items()
+    }
 
 
 def _numbers(values: Any) -> list[Any]:

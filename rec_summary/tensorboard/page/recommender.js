@@ -6,6 +6,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const RUNS_SHOWN = 200;
+const GROUPS_SHOWN = 50;
 const ROWS_SHOWN = 30;
 const Z_LIMIT = 6;
 const LEAST_REST_MS = 3000;
@@ -70,7 +71,7 @@ h3 { font-size:13px; font-weight:600; margin:6px 0; color:var(--soft); }
 .card .value small { font-size:12px; font-weight:400; color:var(--soft); }
 svg { display:block; width:100%; overflow:hidden; } svg text { fill:var(--soft); font-size:12px; }
 svg .grid { stroke:var(--grid); } svg .axis { stroke:var(--line); } svg .mark { stroke:var(--soft); stroke-dasharray:2 3; }
-svg .mark.incident, svg .mark.control { stroke:var(--bad); } svg .cross { stroke:var(--soft); }
+svg .mark.incident, svg .mark.control, svg .mark.alert { stroke:var(--bad); } svg .cross { stroke:var(--soft); }
 .shade { fill:var(--bg); opacity:.65; } svg .hit { stroke:transparent; stroke-width:9; }
 details { color:var(--soft); font-size:12px; } details summary { cursor:pointer; width:max-content; }
 details .scroll { max-height:220px; overflow:auto; }
@@ -168,6 +169,7 @@ function clock(seconds, span) {
   return span > 2 * 86400 ? day.slice(5) : span < 600 ? time : time.slice(0, 5);
 }
 
+// About so many ticks, at least two: one alone gives no scale.
 function ticks(low, high, count) {
   if (!(high > low)) return [low];
   const raw = (high - low) / Math.max(1, count);
@@ -175,7 +177,7 @@ function ticks(low, high, count) {
   const unit = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= raw * 0.999);
   const found = [];
   for (let i = Math.ceil(low / unit - 1e-9); i * unit <= high + unit * 1e-9; i++) found.push(i * unit);
-  return found;
+  return found.length < 2 && count < 12 ? ticks(low, high, count + 1) : found;
 }
 
 function timeTicks(low, high, count) {
@@ -219,8 +221,9 @@ function readStored() {
   stored = element ? JSON.parse(element.textContent).routes : null;
 }
 
-async function ask(route, runs = []) {
-  const key = runs.length ? `${route}?${runs.map((run) => "run=" + encodeURIComponent(run)).join("&")}` : route;
+// about: pairs of the name of a parameter and its value.
+async function ask(route, about = []) {
+  const key = about.length ? `${route}?${about.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}` : route;
   if (stored) {
     if (Object.hasOwn(stored, key)) {
       if (stored[key]?.error !== undefined) throw new Error(stored[key].error);
@@ -240,7 +243,7 @@ async function ask(route, runs = []) {
 
 // ---- state in the address --------------------------------------------------
 
-const state = { runs: null, window: null, x: "step", range: null, maps: {} };
+const state = { runs: null, groups: [], window: null, x: "step", range: null, maps: {} };
 
 function addressWindow() {
   try {
@@ -261,6 +264,7 @@ function loadState() {
   try {
     const read = JSON.parse(decodeURIComponent(part.slice(STATE_KEY.length + 1)));
     if (Array.isArray(read.runs)) state.runs = read.runs.filter((run) => typeof run === "string");
+    if (Array.isArray(read.groups)) state.groups = read.groups.filter((group) => typeof group === "string");
     if (typeof read.window === "string") state.window = read.window;
     if (typeof read.focus === "string") state.focus = read.focus;
     if (read.x === "time") state.x = "time";
@@ -290,10 +294,11 @@ const PALETTE_LIGHT = ["#1f6feb", "#c2570c", "#0a7d5a", "#a3348f", "#7a6a00", "#
 const PALETTE_DARK = ["#6ea8fe", "#f2a65a", "#4cc9a0", "#e58fd5", "#d9c84a", "#5cc8e6", "#ff8fa8", "#b3bcc7"];
 const colourOf = new Map();
 
-// A run keeps its colour while others come and go.
+// A run or a group keeps its colour while others come and go.
 function colour(run) {
   if (!colourOf.has(run)) {
-    for (const old of colourOf.keys()) if (!state.runs.includes(old)) colourOf.delete(old);
+    const kept = new Set([...state.runs, ...state.groups.map(groupLabel)]);
+    for (const old of colourOf.keys()) if (!kept.has(old)) colourOf.delete(old);
     const used = new Set(colourOf.values());
     const free = PALETTE_LIGHT.findIndex((_, index) => !used.has(index));
     colourOf.set(run, free < 0 ? colourOf.size % PALETTE_LIGHT.length : free);
@@ -391,7 +396,21 @@ function tableView(label, headings, rows) {
 
 // ---- line charts -------------------------------------------------------------
 
-// series: [{run, step, wall_time, value, error}], marks: [{kind, step, wall_time, text, run}]
+// The band around a point: the standard error of a run, the extremes of a group. Null without one.
+function bounds(points, i) {
+  if (points.value[i] === null) return null;
+  if (points.least) return [points.least[i], points.greatest[i]];
+  const error = points.error?.[i];
+  return error === null || error === undefined ? null : [points.value[i] - 1.96 * error, points.value[i] + 1.96 * error];
+}
+
+function spread(points, i) {
+  const band = bounds(points, i);
+  if (!band) return "";
+  return points.least ? `${number(band[0])} to ${number(band[1])}` : `± ${number(1.96 * points.error[i], 2)}`;
+}
+
+// series: [{run, step, wall_time, value, and error or least and greatest}], marks: [{kind, step, wall_time, text, run}]
 function chart(label, series, marks, domain, height) {
   const box = make("div", { class: "chart" });
   let scale = null;
@@ -417,13 +436,11 @@ function chart(label, series, marks, domain, height) {
     // The band widens the axis, though not without end: the line stays readable.
     const most = Math.max((high - low) * 0.75, Math.abs(high) * 1e-3);
     series.forEach((points, s) => {
-      if (!points.error) return;
       for (const i of kept[s]) {
-        const value = points.value[i];
-        const error = points.error[i];
-        if (value === null || error === null || error === undefined) continue;
-        low = Math.max(bare[0] - most, Math.min(low, value - 1.96 * error));
-        high = Math.min(bare[1] + most, Math.max(high, value + 1.96 * error));
+        const band = bounds(points, i);
+        if (!band) continue;
+        low = Math.max(bare[0] - most, Math.min(low, band[0]));
+        high = Math.min(bare[1] + most, Math.max(high, band[1]));
       }
     });
     if (low > high) [low, high] = [0, 1];
@@ -468,10 +485,10 @@ function chart(label, series, marks, domain, height) {
         line += `${pen}${px},${y(value).toFixed(1)}`;
         pen = "L";
         alone++;
-        const error = points.error ? points.error[i] : null;
-        if (error !== null && error !== undefined) {
-          upper.push(`${px},${y(value + 1.96 * error).toFixed(1)}`);
-          lower.push(`${px},${y(value - 1.96 * error).toFixed(1)}`);
+        const band = bounds(points, i);
+        if (band) {
+          lower.push(`${px},${y(band[0]).toFixed(1)}`);
+          upper.push(`${px},${y(band[1]).toFixed(1)}`);
         }
       }
       const ink = colour(points.run);
@@ -530,9 +547,8 @@ function chart(label, series, marks, domain, height) {
     for (const other of series) {
       if (!other.step.length) continue;
       const i = nearest(other.step, step);
-      const error = other.error ? other.error[i] : null;
       content.push(make("div", {}, make("span", { class: "swatch", style: { background: colour(other.run) } }), named(other.run, 40),
-        `  ${number(other.value[i])}${error === null || error === undefined ? "" : ` ± ${number(1.96 * error, 2)}`}`));
+        `  ${number(other.value[i])} ${spread(other, i)}`));
     }
     const i = nearest(points.step, step);
     content.push(make("div", { class: "soft" }, clock(points.wall_time[i])));
@@ -570,7 +586,7 @@ function thinned(points, kept, width) {
 
 // ---- data of the chosen runs ---------------------------------------------------
 
-const data = { runs: [], source: "", answers: new Map(), shown: new Map() };
+const data = { runs: [], groups: [], source: "", answers: new Map(), shown: new Map() };
 
 function answer(route, run) {
   return data.answers.get(`${route} ${run}`)?.value;
@@ -580,15 +596,17 @@ function failure(route, run) {
   return data.answers.get(`${route} ${run}`)?.error;
 }
 
-async function load(route, run) {
-  const key = `${route} ${run}`;
+async function load(route, run, map = undefined) {
+  const key = map === undefined ? `${route} ${run}` : `${route} ${run} ${map}`;
+  const about = route === "group" ? [["group", run]] : [["run", run]];
+  if (map !== undefined) about.push(["map", map]);
   const began = performance.now();
   const entry = data.answers.get(key) || {};
   data.answers.set(key, entry);
   if (entry.busy) return;
   entry.busy = true;
   try {
-    entry.value = await ask(route, [run]);
+    entry.value = await ask(route, about);
     entry.error = undefined;
   } catch (error) {
     entry.error = error.message;
@@ -602,10 +620,20 @@ function focus() {
   return state.focus && state.runs.includes(state.focus) ? state.focus : state.runs[0];
 }
 
+function groupLabel(group) {
+  return `${group} (mean)`;
+}
+
+// The curves of the chosen runs and groups, by the name that they are drawn under.
+function curves() {
+  const found = [...state.runs.map((run) => [run, answer("quality", run)]), ...state.groups.map((group) => [groupLabel(group), answer("group", group)])];
+  return found.filter(([, curve]) => curve);
+}
+
 function windows() {
   const found = new Set();
-  for (const run of state.runs) {
-    for (const task of answer("quality", run)?.tasks || []) {
+  for (const [, quality] of curves()) {
+    for (const task of quality.tasks) {
       for (const metric of task.metrics) for (const w of metric.windows) found.add(w.window);
     }
   }
@@ -629,10 +657,9 @@ function extent() {
       high = Math.max(high, v);
     }
   };
-  for (const run of state.runs) {
-    const quality = answer("quality", run);
-    take(quality?.loss);
-    for (const task of quality?.tasks || []) for (const m of task.metrics) for (const w of m.windows) take(w);
+  for (const [, quality] of curves()) {
+    take(quality.loss);
+    for (const task of quality.tasks) for (const m of task.metrics) for (const w of m.windows) take(w);
   }
   return low <= high ? [low, high] : [0, 1];
 }
@@ -682,22 +709,21 @@ function paintHeads() {
   const children = [];
   const all = windows();
   const chosen = chosenWindow(all);
-  const runs = state.runs.filter((run) => answer("quality", run));
-  if (!runs.length) {
+  const drawn = curves();
+  if (!drawn.length) {
     replace("heads", [state.runs.length ? waiting("quality", state.runs[0]) : empty("No run is chosen.")]);
     return;
   }
   const marks = [];
-  for (const run of runs) for (const mark of answer("quality", run).marks || []) marks.push({ ...mark, run });
+  for (const [run, quality] of drawn) for (const mark of quality.marks || []) marks.push({ ...mark, run });
   const domain = extent();
-  if (runs.length > 1) {
-    children.push(make("div", { class: "legend" }, runs.map((run) =>
-      make("span", {}, make("span", { class: "swatch", style: { background: colour(run) } }), named(run)))));
+  if (drawn.length > 1) {
+    children.push(make("div", { class: "legend" }, drawn.map(([run, { runs }]) =>
+      make("span", {}, make("span", { class: "swatch", style: { background: colour(run) } }), named(run), runs ? ` of ${runs.length} runs, from the least to the greatest` : ""))));
   }
   const tasks = new Map();
   const losses = [];
-  for (const run of runs) {
-    const quality = answer("quality", run);
+  for (const [run, quality] of drawn) {
     if (quality.loss) losses.push({ run, ...quality.loss });
     for (const task of quality.tasks) {
       if (!tasks.has(task.task)) tasks.set(task.task, new Map());
@@ -729,12 +755,11 @@ function card(task, metric, series, marks, domain, chosen) {
   const first = series[0];
   let i = first.step.length - 1;
   while (i > 0 && first.value[i] === null) i--;
-  const error = first.error?.[i];
   const value = make("div", { class: "value" }, number(first.value[i]), " ",
-    make("small", {}, error === null || error === undefined ? "" : `± ${number(1.96 * error, 2)} `, i >= 0 ? `at step ${number(first.step[i])}` : ""));
-  const headings = ["Step", "Time", "Run", title, "± 95 %"];
+    make("small", {}, i >= 0 ? `${spread(first, i)} ` : "", i >= 0 ? `at step ${number(first.step[i])}` : ""));
+  const headings = ["Step", "Time", "Run", title, "Band"];
   const rows = () => series.flatMap((points) => inside(points).map((k) => [number(points.step[k]), clock(points.wall_time[k]), named(points.run, 40),
-    number(points.value[k], 6), points.error && points.error[k] !== null ? number(1.96 * points.error[k], 2) : "–"]));
+    number(points.value[k], 6), spread(points, k) || "–"]));
   return make("article", { class: "card", "data-task": task || "", "data-metric": metric },
     make("div", { class: "head" }, make("span", { class: "name" }, title),
       make("span", { class: "hint" }, METRIC_HINTS[metric] || "", first.window && first.window !== chosen ? ` · ${first.window.replaceAll("_", " ")}` : first.tag && first.tag !== "loss" ? [" · ", named(first.tag, 20)] : "")),
@@ -749,35 +774,20 @@ function sectionOf(kind) {
   return SECTION_OF[kind] || "others";
 }
 
-// The row of the map that a finding is about.
-function rowOf(finding, maps) {
-  for (const map of maps || []) {
-    if ((map.task || null) !== (finding.task || null) && map.task) continue;
-    const name = map.column ? (finding.name.startsWith(map.column + "=") ? finding.name.slice(map.column.length + 1) : null) : finding.name;
-    if (name === null || (!map.column && map.kind !== finding.kind)) continue;
-    const row = map.rows.find((r) => r.name === name) || (map.kind === "task" && map.rows[0]);
-    if (!row) continue;
-    const same = map.metric === finding.metric || metricName(map.metric) === metricName(finding.metric) ||
-      (finding.kind === "mix" && map.metric === "traffic") || (finding.kind === "rate" && map.metric === "click_rate");
-    if (same) return { map, row };
-  }
-  return null;
-}
-
-function spark(map, row, width = 150, height = 24) {
+function spark(every, width = 150, height = 24) {
   const svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true", style: { width: `${width}px` } });
-  const values = row.value.filter((v) => v !== null);
+  const values = every.filter((v) => v !== null);
   if (!values.length) return svg;
   const low = Math.min(...values);
   const high = Math.max(...values);
   let line = "";
   let pen = "M";
-  row.value.forEach((value, i) => {
+  every.forEach((value, i) => {
     if (value === null) {
       pen = "M";
       return;
     }
-    line += `${pen}${((i / Math.max(1, row.value.length - 1)) * (width - 4) + 2).toFixed(1)},${(height - 3 - ((value - low) / (high - low || 1)) * (height - 6)).toFixed(1)}`;
+    line += `${pen}${((i / Math.max(1, every.length - 1)) * (width - 4) + 2).toFixed(1)},${(height - 3 - ((value - low) / (high - low || 1)) * (height - 6)).toFixed(1)}`;
     pen = "L";
   });
   svg.append(draw("path", { d: line, fill: "none", stroke: "var(--accent)", "stroke-width": 1.3 }));
@@ -789,7 +799,7 @@ function paintMoved() {
   const wait = run ? waiting("why", run) : empty("No run is chosen.");
   if (wait) return replace("moved", [wait]);
   const why = answer("why", run);
-  const maps = answer("maps", run)?.maps;
+  const maps = answer("maps", run)?.maps || [];
   const findings = why.findings || [];
   const children = [];
   if (!findings.length) children.push(empty("Nothing moved beyond chance."));
@@ -801,19 +811,20 @@ function paintMoved() {
     children.push(sentence);
   }
   for (const problem of why.problems || []) children.push(make("p", { class: "sentence error" }, named(problem, 200)));
-  for (const finding of findings) {
-    const found = rowOf(finding, maps);
+  for (const [i, finding] of findings.entries()) {
+    const found = why.rows[i];
+    const map = found && maps.find((each) => each.key === found.map);
     const outside = state.range && (finding.high ?? finding.step) < state.range[0] || state.range && (finding.low ?? finding.step) > state.range[1];
     const share = finding.share === null || finding.share === undefined ? "" : `, ${Math.round(finding.share * 100)} % of the change`;
     children.push(make("button", {
       class: `finding${finding.also ? " also" : ""}${outside ? " outside" : ""}`, type: "button",
       "data-finding": finding.name, "data-focus": `finding ${finding.name} ${finding.metric} ${finding.task}`,
       title: found ? "Show its row and its curve" : "No map has this row",
-      onclick: () => found && openRow(found.map, found.row.name, true),
+      onclick: () => map && openRow(map, found.row, true),
     },
     make("span", { class: "soft" }, finding.kind.replaceAll("_", " "), finding.also ? " (also)" : ""),
     make("span", {}, named(finding.name, 70), " ", make("span", { class: "soft" }, metricName(finding.metric || ""), finding.task ? [" of ", named(finding.task, 20)] : "", share)),
-    found ? spark(found.map, found.row) : make("span"),
+    found ? spark(found.value) : make("span"),
     make("span", { class: "num" }, `z ${finding.z === null || finding.z === undefined ? "–" : finding.z.toFixed(1)}`),
     make("span", { class: "num" }, `${number(finding.before)} → ${number(finding.after)}`, make("br"),
       make("span", { class: "soft" }, finding.step === null || finding.step === undefined ? "" : `step ${number(finding.step)} (${number(finding.low)}–${number(finding.high)})`,
@@ -854,12 +865,24 @@ function shade(colours, z, sign) {
 }
 
 const ordered = new WeakMap();
-function sorted(map) {
-  if (!ordered.has(map)) {
+function sorted(rows) {
+  if (!ordered.has(rows)) {
     const peak = (row) => row.z.reduce((most, z) => (z === null ? most : Math.max(most, Math.abs(z))), -1);
-    ordered.set(map, map.rows.map((row) => [peak(row), row]).sort((a, b) => b[0] - a[0]).map(([, row]) => row));
+    ordered.set(rows, rows.map((row) => [peak(row), row]).sort((a, b) => b[0] - a[0]).map(([, row]) => row));
   }
-  return ordered.get(map);
+  return ordered.get(rows);
+}
+
+// A map that is shown is asked for when there is none, or when what moved was asked again.
+async function askForMap(part, run, key) {
+  const name = `map ${run} ${key}`;
+  const of = answer("maps", run);
+  const known = data.answers.get(name);
+  if (known && (known.busy || known.of === of)) return;
+  await load("map", run, key);
+  data.answers.get(name).of = of;
+  while (dragging) await new Promise((resolve) => setTimeout(resolve, 100));
+  if (run === focus()) paintMap(part);
 }
 
 const EMPTY = {
@@ -873,17 +896,19 @@ function choose(maps, part) {
   const wish = state.maps[part] || {};
   const score = (map) => (map.kind === wish.kind) * 1 + ((map.task || "") === wish.task) * 2 + (map.column === wish.column) * 4 + (map.metric === wish.metric) * 8;
   if (Object.keys(wish).length) return maps.reduce((best, map) => (score(map) > score(best) ? map : best), maps[0]);
-  return maps.find((map) => map.metric === "calibration") || maps[0];
+  const moved = new Set((answer("why", focus())?.rows || []).map((row) => row?.map));
+  return maps.find((map) => moved.has(map.key)) || maps.find((map) => map.metric === "calibration") || maps[0];
 }
 
 function toggles(part, maps, map, key, label, order) {
   const values = [...new Set(maps.map((m) => m[key] || ""))];
   if (values.length < 2) return [];
   if (order) values.sort((a, b) => (order.indexOf(a) + 99) % 99 - (order.indexOf(b) + 99) % 99);
-  const set = (value) => {
+  const set = async (value) => {
     state.maps[part] = { kind: map.kind, task: map.task || "", column: map.column, metric: map.metric, [key]: value };
     opened[part] = undefined;
     saveState();
+    await askForMap(part, focus(), choose(mapsOf(part), part).key);
     paintMap(part);
   };
   const caption = make("span", { class: "soft" }, label);
@@ -896,14 +921,21 @@ function toggles(part, maps, map, key, label, order) {
     "data-focus": `${part} ${key} ${v}`, onclick: () => set(v) }, named(key === "metric" ? metricName(v) : v || "–", 30))), make("span", { class: "gap" })];
 }
 
+function mapsOf(part) {
+  return (answer("maps", focus())?.maps || []).filter((map) => sectionOf(map.kind) === part);
+}
+
 function paintMap(part) {
   const run = focus();
   const wait = run ? waiting("maps", run) : empty("No run is chosen.");
   if (wait) return replace(part, [wait]);
-  const maps = (answer("maps", run).maps || []).filter((map) => sectionOf(map.kind) === part);
+  const maps = mapsOf(part);
   parts[part].element.hidden = part === "others" && !maps.length;
   if (!maps.length) return replace(part, [empty(...(EMPTY[part] || []).map((e) => (e.cloneNode ? e.cloneNode(true) : e)))]);
-  const map = choose(maps, part);
+  const about = choose(maps, part);
+  askForMap(part, run, about.key);
+  const entry = data.answers.get(`map ${run} ${about.key}`);
+  const map = { ...about, ...entry.value };
   const sameKind = maps.filter((m) => m.kind === map.kind);
   const inColumn = sameKind.filter((m) => m.column === map.column);
   const sign = worseSign(map.metric);
@@ -918,7 +950,8 @@ function paintMap(part) {
   const tools = make("div", { class: "tools" },
     toggles(part, maps, map, "kind", "Kind"), toggles(part, inColumn, map, "metric", "Metric", METRIC_ORDER),
     toggles(part, sameKind, map, "column", "Column"), toggles(part, inColumn, map, "task", "Task"), scale);
-  const all = sorted(map);
+  if (!entry.value) return replace(part, [tools, entry.error ? empty(entry.error) : empty("Loading …")]);
+  const all = sorted(map.rows);
   const openAt = all.findIndex((row) => row.name === opened[part]);
   if (openAt >= ROWS_SHOWN) unfolded[part] = true;
   const rows = unfolded[part] ? all : all.slice(0, ROWS_SHOWN);
@@ -1045,7 +1078,7 @@ function paintMap(part) {
 }
 
 function curve(part, map, row) {
-  const series = [{ run: focus(), step: map.step, wall_time: map.wall_time, value: row.value, error: null }];
+  const series = [{ run: focus(), step: map.step, wall_time: map.wall_time, value: row.value }];
   const kept = inside(series[0]);
   const domain = kept.length ? [xOf(map, kept[0]), xOf(map, kept[kept.length - 1])] : [0, 1];
   const marks = answer("quality", focus())?.marks || [];
@@ -1060,11 +1093,12 @@ function curve(part, map, row) {
       number(row.value[i], 6), number(row.z[i], 3), number(row.examples?.[i])])));
 }
 
-function openRow(map, name, scroll) {
+async function openRow(map, name, scroll) {
   const part = sectionOf(map.kind);
   state.maps[part] = { kind: map.kind, task: map.task || "", column: map.column, metric: map.metric };
   opened[part] = opened[part] === name && !scroll ? undefined : name;
   saveState();
+  if (scroll) await askForMap(part, focus(), map.key);
   paintMap(part);
   if (!scroll) return;
   const row = [...parts[part].body.querySelectorAll("[data-row]")].find((r) => r.dataset.row === name);
@@ -1172,7 +1206,12 @@ function paintRunList() {
     matches++;
     if (found.length < RUNS_SHOWN) found.push(run);
   }
-  bar.items.replaceChildren(...found.map((run) => {
+  const groups = data.groups.filter(({ group }) => group.toLowerCase().includes(wish)).slice(0, GROUPS_SHOWN);
+  bar.items.replaceChildren(...groups.map(({ group, runs }) => {
+    const box = make("input", { type: "checkbox", "data-group": group, style: { "min-height": "0", margin: "0 6px 0 0" }, onchange: () => toggleGroup(group, box.checked) });
+    box.checked = state.groups.includes(group);
+    return make("label", {}, box, named(group, 60), make("span", { class: "step" }, `group of ${runs.length} runs`));
+  }), ...found.map((run) => {
     const box = make("input", { type: "checkbox", value: run.run, style: { "min-height": "0", margin: "0 6px 0 0" }, onchange: () => toggleRun(run.run, box.checked) });
     box.checked = chosen.has(run.run);
     return make("label", {}, box, named(run.run, 70), make("span", { class: "step" }, run.step === null ? "" : `step ${number(run.step)}`));
@@ -1188,6 +1227,14 @@ function toggleRun(run, on) {
   loadChosen();
 }
 
+function toggleGroup(group, on) {
+  state.groups = on ? [...state.groups, group] : state.groups.filter((other) => other !== group);
+  saveState();
+  paintBar();
+  paintAll();
+  loadGroups(state.groups.filter((name) => !answer("group", name)));
+}
+
 function options(select, values, chosen, text = (v) => v) {
   const key = JSON.stringify(values);
   if (select.dataset.values !== key) {
@@ -1198,7 +1245,8 @@ function options(select, values, chosen, text = (v) => v) {
 }
 
 function paintBar() {
-  bar.button.replaceChildren(...(state.runs.length === 1 ? ["Run ", named(state.runs[0], 50)] : [`${state.runs.length} runs`]), ` of ${number(data.runs.length)} ▾`);
+  const more = state.groups.length ? `, ${state.groups.length} ${state.groups.length === 1 ? "group" : "groups"},` : "";
+  bar.button.replaceChildren(...(state.runs.length === 1 ? ["Run ", named(state.runs[0], 50)] : [`${state.runs.length} runs`]), `${more} of ${number(data.runs.length)} ▾`);
   const all = windows();
   bar.window.parentElement.hidden = !all.length;
   bar.window.parentElement.style.display = all.length ? "" : "none";
@@ -1251,6 +1299,7 @@ function errorsOfChosen() {
   for (const run of state.runs) {
     for (const route of ["quality", "why", "maps", "lineage"]) if (failure(route, run)) return failure(route, run);
   }
+  for (const group of state.groups) if (failure("group", group)) return failure("group", group);
   return "";
 }
 
@@ -1260,14 +1309,23 @@ async function loadQuality(runs) {
   paintHeads();
 }
 
+async function loadGroups(groups) {
+  if (!groups.length) return;
+  await Promise.all(groups.map((group) => load("group", group)));
+  paintBar();
+  paintHeads();
+  showError(errorsOfChosen());
+}
+
 async function loadFocus() {
   const run = focus();
   if (!run) return;
+  // Curves come first; their errors and marks when the run has been read to say what moved.
   await load("why", run);
   if (run === focus()) paintMoved();
+  if (answer("quality", run)?.is_current === false) await loadQuality([run]);
   await load("maps", run);
   // The server reads a run at most a twentieth of the time: what came meanwhile is asked for later.
-  if (answer("quality", run)?.is_current === false) await loadQuality([run]);
   if (["quality", "why", "maps"].some((route) => answer(route, run)?.is_current === false)) stale.add(run);
   while (dragging) await new Promise((resolve) => setTimeout(resolve, 100));
   if (run === focus()) {
@@ -1283,12 +1341,18 @@ async function loadChosen() {
   const missing = state.runs.filter((run) => !answer("quality", run));
   await loadQuality(missing);
   document.body.dataset.state = "ready";
+  await loadGroups(state.groups.filter((group) => !answer("group", group)));
   await breathe();
   if (state.runs.length > 1) {
     await Promise.all(state.runs.filter((run) => !answer("lineage", run)).map((run) => load("lineage", run)));
     paintRuns();
   }
   if (focus() && !(answer("why", focus()) && answer("maps", focus()))) await loadFocus();
+  for (const run of state.runs) {
+    if (answer("quality", run)?.is_current !== false || answer("why", run)) continue;
+    await load("why", run);
+    await loadQuality([run]);
+  }
   showError(errorsOfChosen());
 }
 
@@ -1299,6 +1363,7 @@ function visible() {
 async function loadRuns() {
   const all = await ask("runs");
   data.runs = all.runs;
+  data.groups = all.groups;
   data.source = all.source;
   bar.lastAnswer = performance.now();
   for (const run of data.runs) if (state.runs?.includes(run.run)) data.shown.set(run.run, `${run.step} ${run.wall_time}`);
@@ -1307,6 +1372,7 @@ async function loadRuns() {
 function firstRuns() {
   const known = new Set(data.runs.map((run) => run.run));
   state.runs = (state.runs || []).filter((run) => known.has(run));
+  state.groups = state.groups.filter((name) => data.groups.some(({ group }) => group === name));
   if (state.runs.length) return;
   const first = data.runs.find((run) => run.is_recommender) || data.runs[0];
   if (first) state.runs = [first.run];
@@ -1314,7 +1380,7 @@ function firstRuns() {
 
 async function poll() {
   if (!state.runs.length) return;
-  const now = await ask("runs", state.runs);
+  const now = await ask("runs", state.runs.map((run) => ["run", run]));
   bar.lastAnswer = performance.now();
   const changed = [];
   for (const run of now.runs) {
@@ -1346,6 +1412,8 @@ async function live() {
         listed = performance.now();
         const all = await ask("runs");
         data.runs = all.runs;
+        data.groups = all.groups;
+        await loadGroups(state.groups.filter((name) => data.groups.some(({ group }) => group === name)));
         if (!state.runs.length) {
           firstRuns();
           loadChosen();

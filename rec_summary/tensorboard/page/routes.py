@@ -32,10 +32,12 @@ def routes(index: RunIndex) -> dict[str, Any]:
     page = PageAnswers(index)
 
     def about_run(answer: Callable[[str], Any], request: Request) -> object:
-        return answer(_run_of(request))
+        return answer(_one(request, "run"))
 
     answers: dict[str, Callable[[Request], object]] = {
         "/runs": lambda request: page.runs(request.args.getlist("run") or None),
+        "/group": lambda request: page.group(_one(request, "group")),
+        "/map": lambda request: page.map(_one(request, "run"), _one(request, "map")),
         **{f"/{name}": functools.partial(about_run, each) for name, each in page.of_run.items()},
     }
     apps = {route: functools.partial(_answered, answer) for route, answer in answers.items()}
@@ -47,15 +49,15 @@ def _module(request: Request) -> Response:
     return response
 
 
-def _run_of(request: Request) -> str:
-    """Returns the run that a request is about.
+def _one(request: Request, name: str) -> str:
+    """Returns the only value of a parameter, such as the name of a run or the key of a map.
 
     Raises:
-        ArgumentError: It names none, or several.
+        ArgumentError: There is none, or several.
     """
-    names = request.args.getlist("run")
+    names = request.args.getlist(name)
     if len(names) != 1:
-        raise ArgumentError(three_part("the parameter run", names, "the name of one run"))
+        raise ArgumentError(three_part(f"the parameter {name}", names, f"one {name}"))
     return names[0]
 
 
@@ -65,7 +67,7 @@ def _answered(answer: Callable[[Request], object], request: Request) -> Response
         content = json.dumps(answer(request), allow_nan=False, separators=(",", ":"))
         kind, code = "application/json", 200
     except KeyError:
-        content, kind, code = "there is no such run", _TEXT, 404
+        content, kind, code = "there is no such run, group or map", _TEXT, 404
     except (RecSummaryError, ValueError, OSError, MemoryError) as error:
         content, kind, code = reason(error), _TEXT, 400
     response: Response = Respond(request, content, kind, code)

@@ -148,7 +148,10 @@ def _routes(index: RunIndex, report: PageReport) -> dict[str, Any]:
     report.runs += [str(row["run"]) for row in listed["runs"]]
     _check_count(len(report.runs))
     routes: dict[str, Any] = {"runs": listed}
+    for each in listed["groups"]:
+        routes[f"group?group={_component(each['group'])}"] = answers.group(each["group"])
     for name in report.runs:
+        about = f"run={_component(name)}"
         for route, answer in answers.of_run.items():
             try:
                 value = answer(name)
@@ -157,7 +160,10 @@ def _routes(index: RunIndex, report: PageReport) -> dict[str, Any]:
             except Exception as error:  # noqa: BLE001 - the other parts of the page are shown
                 value = {"error": f"{type(error).__name__}: {_error_text(error)}"}
                 report.problems.append(f"{route} of {name}: {value['error']}")
-            routes[f"{route}?run={_component(name)}"] = value
+            routes[f"{route}?{about}"] = value
+        for each in routes[f"maps?{about}"].get("maps", ()):
+            key = each["key"]
+            routes[f"map?{about}&map={_component(key)}"] = answers.map(name, key)
     return routes
 
 

@@ -234,6 +234,7 @@ class RunIndex:
         self._group_by = group_by or GROUP
         self._x = x
         self._groups: list[GroupRun] = []
+        self._members: dict[str, list[str]] = {}
         self._has_changed = False  # since runs were grouped
         self.report = Report()
         self._pattern = pattern
@@ -288,6 +289,10 @@ class RunIndex:
     def recorded(self) -> list[ServedRuns]:
         """Returns the recorded runs, each with its TensorBoard runs."""
         return list(self._shown.values())
+
+    def groups(self) -> dict[str, list[str]]:
+        """Returns the names of the runs of each group that has several, by its name."""
+        return self._members
 
     def poll(self) -> None:
         """Reads all that is new."""
@@ -384,14 +389,17 @@ class RunIndex:
         }
         self._names.release(run.name for run in self._groups)
         groups: list[GroupRun] = []
+        found: dict[str, list[str]] = {}
         with contextlib.suppress(ArgumentError):  # not all of the hyper-parameters are known yet
             facts = {name: run.parameters for name, run in shown.items()}
-            for group, runs in grouped(facts, self._group_by).items() if facts else ():
+            every = grouped(facts, self._group_by) if facts else {}
+            found = {group: runs for group, runs in every.items() if len(runs) > 1}
+            for group, runs in found.items():
                 members = [shown[name].main() for name in runs]
-                for statistic, field in STATISTICS.items() if len(runs) > 1 else ():
+                for statistic, field in STATISTICS.items():
                     name = self._names.claim(f"group/{group[:_LONGEST_GROUP]}/{statistic}")
                     groups.append(GroupRun(name, members, field))
-        self._groups = groups
+        self._groups, self._members = groups, found
 
     def _scan_ahead(self, waiting: Iterable[_Waiting]) -> None:
         """Scans the files of runs that are new, or have rested, together."""

@@ -19,7 +19,6 @@ from rec_summary.records.control import FileVersion, Request, read_requests, ver
 from rec_summary.records.failures import Troubles
 from rec_summary.training.session.options import SessionOptions
 
-NOTE: Final = "note"
 CONTROL: Final = "control"
 """The kind of a note that says what was changed from outside."""
 
@@ -62,7 +61,7 @@ class Applied:
             event.note.author = request.author
             event.note.request = request.id
             if request.note and self.refusal is None:
-                event.note.kind = NOTE
+                event.note.kind = request.note_kind
                 if request.note_step is not None:
                     event.step = request.note_step
         return event

@@ -329,10 +329,9 @@ def test_notes_are_written_into_the_run(training: Any) -> None:
     assert second.author
 
 
-def test_the_documented_command_of_alerts_writes_notes_and_ends_the_training(
-    training: Any, tmp_path: Path
-) -> None:
-    folder, process = training()
+@pytest.fixture
+def on_alert(tmp_path: Path) -> dict[str, Any]:
+    """Writes the documented script; returns where and with what environment it runs."""
     program = tmp_path / "bin" / "rec-summary"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rec_summary "$@"\n')
@@ -341,17 +340,45 @@ def test_the_documented_command_of_alerts_writes_notes_and_ends_the_training(
     recipe = page.partition("<!-- file: on-alert.sh -->\n```sh\n")[2].partition("```")[0]
     (tmp_path / "on-alert.sh").write_text(recipe)
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
+    return {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}}
+
+
+def test_the_documented_command_of_alerts_writes_notes_and_ends_the_training(
+    training: Any, on_alert: dict[str, Any]
+) -> None:
+    folder, process = training()
     rules = ("--rule", "low: loss > -1", "--interval", "0.1")
     sink = ("--exec", "sh on-alert.sh")
-    watching = command.start("watch", "records", *rules, *sink, cwd=tmp_path, env=environment)
+    watching = command.start("watch", "records", *rules, *sink, **on_alert)
     assert ended(process).startswith("ended")
     told = lineage(folder, "note")[0]
-    assert told.kind == "note"
+    assert told.kind == "alert"
     assert "firing: run: low (loss > -1)" in told.text
     assert statuses(folder)[-1] == "STOPPED"
     watching.terminate()
     watching.communicate(timeout=PATIENCE_SECS)
+
+
+def test_an_alert_is_an_event_at_its_step_though_another_run_takes_none(
+    tmp_path: Path, on_alert: dict[str, Any]
+) -> None:
+    quiet = [record_dirs.event(s, record_dirs.scalar("gradients/norm", 1)) for s in range(1, 30)]
+    loud = [record_dirs.event(s, record_dirs.scalar("gradients/norm", 9)) for s in range(30, 60)]
+    state = record_dirs.train(status=lineage_pb2.RunState.STOPPED, step=59)
+    told = record_dirs.lineage(train_lineage=state)
+    record_dirs.write_segment(tmp_path / "records" / "ended", told, *quiet, *loud)
+    record_dirs.write_segment(tmp_path / "records" / "a_run_without_lineage", *quiet, *loud)
+    rules = ("--rule", "gradients/norm > 5", "--once")
+    done = command.run("watch", "records", *rules, "--exec", "sh on-alert.sh", **on_alert)
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 2
+    assert "the command sh ended with" in done.stderr
+    answer = command.run("why", tmp_path / "records" / "ended", "--json")
+    [event] = json.loads(answer.stdout)["events"]
+    assert (event["kind"], event["step"]) == ("alert", 30)
+    assert "gradients/norm = 9 at step 30" in event["text"]
+    shown = json.loads(command.run("inspect", tmp_path / "records", "--json").stdout)["runs"]
+    assert [run["notes"] for run in shown] == [[], []]
 
 
 def test_a_time_before_a_note_is_none_of_its_characters(tmp_path: Path) -> None:

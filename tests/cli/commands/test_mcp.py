@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +17,14 @@ pytest.importorskip("mcp_types", reason="needs the SDK of MCP, version 2")
 
 import anyio
 import psutil
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.types import CallToolResult, TextContent
+from mcp import Client, MCPError
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.cli import cli
 from rec_summary.cli.commands.mcp import TOOLS
 from rec_summary.records.control import NAME
 from rec_summary.records.format.names import this_host
+from tests.support.agents import answers, client, texts
 from tests.support.command import PROGRAM, flat, python, run
 from tests.support.record_dirs import event, lineage, scalar, train, tree, write_segment
 from tests.support.served_scores import record_served
@@ -34,33 +32,6 @@ from tests.support.waiting import PATIENCE_SECS
 
 Talk = Callable[[Client], Awaitable[None]]
 CHANGING = {"add_note", "control"}
-
-
-@contextlib.asynccontextmanager
-async def client(source: Path | str, *options: str) -> AsyncIterator[Client]:
-    words = [*PROGRAM[1:], "mcp", str(source), *options]
-    started = StdioServerParameters(command=sys.executable, args=words, env={**os.environ})
-    async with Client(stdio_client(started)) as connected:
-        yield connected
-
-
-def answers(
-    source: Path | str, *calls: tuple[str, dict[str, Any]], options: tuple[str, ...] = ()
-) -> list[CallToolResult]:
-    """Returns the answers to calls of tools, one after another."""
-    found = []
-
-    async def talk() -> None:
-        async with client(source, *options) as connected:
-            for name, arguments in calls:
-                found.append(await connected.call_tool(name, arguments))
-
-    anyio.run(talk)
-    return found
-
-
-def texts(answer: CallToolResult) -> list[str]:
-    return [each.text for each in answer.content if isinstance(each, TextContent)]
 
 
 def values(text: str) -> list[Any]:

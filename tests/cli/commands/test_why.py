@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.command import flat, run
+from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 from tests.support.recorded_streams import write_histories
 from tests.support.slice_streams import Batch, Stream
 
@@ -63,6 +64,17 @@ def test_steps_can_be_chosen(records: Path) -> None:
     assert run("why", records / "run-0", "--at", "120").stdout == NOTHING
     assert run("why", records / "run-0", "--since", "360").stdout == NOTHING
     assert "country=DE" in run("why", records / "run-0", "--at", "210").stdout
+
+
+def test_a_damage_is_listed_once_though_files_are_read_several_times(tmp_path: Path) -> None:
+    scalars = [event(step, scalar("gradients/norm", 1)) for step in range(1, 30)]
+    paths = write_segment(tmp_path, *scalars, lineage(train_lineage=train(step=1)))
+    for path in paths:
+        path.chmod(0o600)
+        path.write_bytes(path.read_bytes() + b"half")
+    first, *listed = run("why", tmp_path).stderr.splitlines()
+    assert first == "2 problems:"
+    assert sorted(line.split(",")[0].strip() for line in listed) == sorted(map(str, paths))
 
 
 @pytest.mark.parametrize(

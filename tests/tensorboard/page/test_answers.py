@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rec_summary._pb.lineage_pb2 import Note
 from rec_summary.tensorboard.page.answers import PageAnswers
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support import command
-from tests.support.broken_streams import by_chance, stream
-from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.broken_streams import BREAK, by_chance, stream
+from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 from tests.support.recorded_streams import write_histories
 
 RUN = "broken"
@@ -29,7 +30,9 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "recommender/ctr/calibration/lifetime": np.full(reports, 1.1),
         "recommender/ctr/normalised_entropy/last_20000": np.full(reports, 0.9),
     }
-    write_histories(tree / RUN, histories, scalars)
+    begun = lineage(train_lineage=train(step=1))
+    fired = lineage(note=Note(text="auc = 0.6", kind="alert"), step=BREAK)
+    write_histories(tree / RUN, histories, scalars, begun, fired)
     write_segment(tree / "plain", event(1, scalar("loss", 1.0)))
     return tree
 
@@ -60,17 +63,36 @@ def test_runs_have_their_tasks(answers: PageAnswers) -> None:
 
 def test_page_and_commands_give_the_same_answers(answers: PageAnswers, records: Path) -> None:
     why = answers.why(RUN)
-    text = why.pop("lines")
+    text, rows = why.pop("lines"), why.pop("rows")
     assert (why.pop("problems"), why.pop("is_current")) == ([], True)
     assert {**why, "run": None} == {**printed("why", records), "run": None}  # type: ignore[dict-item]
     assert why["findings"][0]["name"] == "country=DE"
+    # Its row in a map is the one that the page leads to.
+    shown = answers.map(RUN, rows[0]["map"])
+    [row] = [each for each in shown["rows"] if each["name"] == "DE"]
+    assert (shown["column"], rows[0]["row"], rows[0]["value"]) == ("country", "DE", row["value"])
     assert text == command.run("why", records / RUN).stdout.splitlines()
     [row], [own] = answers.lineage(RUN), printed("lineage", records)  # type: ignore[misc]
     assert {**row, "run": None} == {**own, "run": None}  # type: ignore[dict-item]
 
 
+def test_the_page_and_agents_get_the_same_answers(answers: PageAnswers, records: Path) -> None:
+    pytest.importorskip("mcp_types", reason="needs the SDK of MCP, version 2")
+    from tests.support import agents
+
+    about = {"runs": RUN}
+    found = agents.answers(records, ("why", about), ("lineage", about))
+    why, table = (json.loads(text) for answer in found for text in agents.texts(answer))
+    page = answers.why(RUN)
+    assert page.keys() - why.keys() == {"lines", "problems", "rows", "is_current"}
+    assert why == {key: page[key] for key in why}
+    assert table == answers.lineage(RUN)
+
+
 def test_a_curve_has_its_values_and_errors(answers: PageAnswers) -> None:
+    answers.why(RUN)  # reads the run
     quality = answers.quality(RUN)
+    assert [(mark["kind"], mark["step"]) for mark in quality["marks"]] == [("alert", BREAK)]
     assert quality["loss"]["value"][0] == 1
     [task] = quality["tasks"]
     metrics = {each["metric"]: each["windows"] for each in task["metrics"]}
@@ -85,16 +107,42 @@ def test_a_curve_has_its_values_and_errors(answers: PageAnswers) -> None:
     assert 0 < entropy["error"][-1] < 0.05
 
 
+def test_curves_wait_for_nothing(records: Path) -> None:
+    index = RunIndex(str(records))
+    index.poll()
+    answers = PageAnswers(index)
+    before = answers.quality(RUN)
+    assert (before["marks"], before["is_current"]) == ([], False)
+    answers.why(RUN)
+    after = answers.quality(RUN)
+    assert after["is_current"]
+    with_error = [
+        {
+            metric["metric"]
+            for metric in answer["tasks"][0]["metrics"]
+            if metric["windows"][0].pop("error") is not None
+        }
+        for answer in (before, after)
+    ]
+    assert with_error == [set(), {"normalised_entropy", "calibration"}]
+    assert {**before, "is_current": True} == after
+
+
 def test_an_unknown_run_is_a_key_error(answers: PageAnswers) -> None:
     for ask in (answers.quality, answers.why, answers.maps, answers.lineage):
         with pytest.raises(KeyError):
             ask("none")
+    with pytest.raises(KeyError):
+        answers.map(RUN, "none")
 
 
 def test_maps_are_plain_data_for_json(answers: PageAnswers) -> None:
     text = json.dumps(answers.maps(RUN), allow_nan=False)
     every = json.loads(text)["maps"]
     assert {each["metric"] for each in every} >= {"calibration", "ne", "traffic"}
+    for each in every:
+        own = json.loads(json.dumps(answers.map(RUN, each["key"]), allow_nan=False))
+        assert {**own, "rows": len(own["rows"])}.items() >= each.items()
     assert json.dumps(answers.quality(RUN), allow_nan=False)
 
 
@@ -144,3 +192,35 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     index.poll()
     [problem] = PageAnswers(index).why("run")["problems"]
     assert path.name in problem
+
+
+def test_runs_of_a_group_are_a_mean_in_a_band(tmp_path: Path) -> None:
+    for number, name in enumerate(("a", "b", "c")):
+        values = {"loss": np.full(40, 1.0 + number)}
+        values["recommender/ctr/auc/last_20000"] = np.linspace(0.6, 0.7, 40) + number / 100
+        entries = {"group": "wide"} if number < 2 else {"team": "ads"}
+        write_histories(
+            tmp_path / name, stream(), values, lineage(user_defined_info=custom(entries))
+        )
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    answers = PageAnswers(index)
+    assert answers.runs()["groups"] == [{"group": "wide", "runs": ["a", "b"]}]
+    group = answers.group("wide")
+    [task] = group["tasks"]
+    [window] = task["metrics"][0]["windows"]
+    assert (task["task"], task["metrics"][0]["metric"], window["window"]) == (
+        "ctr",
+        "auc",
+        "last_20000",
+    )
+    assert window["step"] == stream()[0].steps.tolist()
+    for statistic, more in (("least", 0.0), ("value", 0.005), ("greatest", 0.01)):
+        assert window[statistic] == pytest.approx((np.linspace(0.6, 0.7, 40) + more).tolist(), 1e-5)
+    assert {name: group["loss"][name][0] for name in ("least", "value", "greatest")} == {
+        "least": 1,
+        "value": 1.5,
+        "greatest": 2,
+    }
+    with pytest.raises(KeyError):
+        answers.group("none")

@@ -59,6 +59,7 @@ def _map(kind: str, metric: str, names: list[str], column: str = "") -> dict[str
         "task": "cvr" if kind == "slice" else None,
         "column": column,
         "metric": metric,
+        "key": f"{kind}, {column}, {metric}",
         "step": STEPS,
         "wall_time": TIMES,
         "rows": rows,
@@ -84,6 +85,15 @@ def _finding(name: str, **other: object) -> dict[str, Any]:
     }
 
 
+def _row_of(finding: dict[str, Any], maps: list[dict[str, Any]]) -> dict[str, Any] | None:
+    for each in maps:
+        for row in each["rows"]:
+            name = f"{each['column']}={row['name']}" if each["column"] else row["name"]
+            if (each["metric"], name) == (finding["metric"], finding["name"]):
+                return {"map": each["key"], "row": row["name"], "value": row["value"]}
+    return None
+
+
 def _answers(
     others: list[str], slices: list[str], findings: list[dict[str, Any]]
 ) -> dict[str, Any]:
@@ -99,7 +109,7 @@ def _answers(
         }
         for at, name in enumerate(names)
     ]
-    routes: dict[str, Any] = {"runs": {"source": "records", "runs": runs}}
+    routes: dict[str, Any] = {"runs": {"source": "records", "runs": runs, "groups": []}}
     for at, name in enumerate(names[:2]):
         windows = [{"window": "last_20000", **_points(0.7 + at / 10), "error": [0.01] * COLUMNS}]
         metrics = [{"metric": metric, "windows": windows} for metric in ("auc", "calibration")]
@@ -121,14 +131,17 @@ def _answers(
             "why": {
                 "run": name,
                 "findings": findings,
+                "rows": [_row_of(finding, maps) for finding in findings],
                 "events": [],
                 "lines": [f"The calibration of cvr rose: {HOSTILE}"],
             },
-            "maps": {"run": name, "maps": maps},
+            "maps": {"run": name, "maps": [{**each, "rows": len(each["rows"])} for each in maps]},
             "lineage": [lineage],
         }
         for route, answer in answers.items():
             routes[f"{route}?run={quote(name, safe='')}"] = answer
+        for each in maps:
+            routes[f"map?run={quote(name, safe='')}&map={quote(each['key'], safe='')}"] = each
     return {"routes": routes}
 
 
@@ -274,6 +287,31 @@ def test_chosen_runs_are_compared_where_they_differ(browser: Browser) -> None:
         "return [...document.querySelectorAll('[data-part=runs] td.best')].map(e => e.textContent)"
     )
     assert [text.split()[0] for text in best] == ["0.8"]
+
+
+def test_a_group_of_runs_is_a_mean_in_a_band(browser: Browser, tmp_path: Path) -> None:
+    answers = _answers(["prod/yesterday"], ["ES"], [])
+    routes = answers["routes"]
+    group = {"group": HOSTILE, "runs": [RUN, "prod/yesterday"]}
+    routes["runs"]["groups"] = [group]
+    band = {"least": [0.6] * COLUMNS, "greatest": [0.8] * COLUMNS}
+    windows = [{"window": "last_20000", **_points(0.7), **band}]
+    tasks = [{"task": "cvr", "metrics": [{"metric": "auc", "windows": windows}]}]
+    key = quote(HOSTILE, safe="!*'()")  # as encodeURIComponent
+    routes[f"group?group={key}"] = {**group, "loss": None, "tasks": tasks}
+    _ready(browser, _page(tmp_path, answers))
+    paths = "return document.querySelectorAll('[data-metric=auc] path').length"
+    before = browser.run(paths)
+    browser.run("document.querySelector('.runs > button').click()")
+    _click(browser, "input[data-group]")
+    eventually(lambda: browser.run(paths) == before + 2)  # a line and a band
+    legend = browser.run("return document.querySelector('.legend').textContent")
+    assert "of 2 runs, from the least to the greatest" in legend
+    table = "return document.querySelector('[data-metric=auc] table').textContent"
+    browser.run("document.querySelector('[data-metric=auc] details').open = true")
+    eventually(lambda: "0.6 to 0.8" in browser.run(table))
+    _ready(browser, browser.run("return location.href"))
+    eventually(lambda: browser.run(paths) == before + 2)  # the address keeps it
 
 
 def test_nothing_moved(browser: Browser, tmp_path: Path) -> None:

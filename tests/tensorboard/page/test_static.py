@@ -82,10 +82,14 @@ def test_each_run_has_the_answer_of_each_route(source: Path, tmp_path: Path) -> 
     listed = page.routes["runs"]
     assert isinstance(listed, dict)
     assert [row["run"] for row in listed["runs"]] == report.runs
-    keys = [key.partition("?run=") for key in page.routes if key != "runs"]
+    keys = [key.partition("?run=") for key in page.routes if key[:4] not in ("runs", "map?")]
     assert sorted((route, unquote(name)) for route, _, name in keys) == sorted(
         (route, name) for route in ("quality", "why", "maps", "lineage") for name in report.runs
     )
+    maps = page.routes["maps?run=run"]
+    assert isinstance(maps, dict)
+    keys_of_maps = [key for key in page.routes if key.startswith("map?run=run&map=")]
+    assert len(keys_of_maps) == len(maps["maps"])
     # encodeURIComponent makes these of the names.
     assert "quality?run=a%20b%26c'd%2541%2B%C3%A9%E2%80%A8" in page.routes
     quality = page.routes["quality?run=run"]

@@ -106,7 +106,7 @@ def test_a_question_about_no_run_has_no_answer(run: Path, route: str) -> None:
     _, pages = record_pages(run.parent)
     unknown = pages.respond(f"{PLUGIN}/{route}", run="../run")
     assert (unknown.status_code, unknown.mimetype) == (404, "text/plain")
-    assert unknown.get_data() == b"there is no such run"
+    assert unknown.get_data() == b"there is no such run, group or map"
     for runs in ([], ["run", "run"]):
         several = pages.respond(f"{PLUGIN}/{route}", run=runs)
         assert (several.status_code, several.mimetype) == (400, "text/plain")

@@ -123,13 +123,14 @@ def test_gradients_are_measured_as_the_code_says_but_at_every_step(tmp_path: Pat
 
 def test_a_note_is_about_its_step_and_a_refused_one_is_none(begun: Asked) -> None:
     noted = [ask(begun, note="why"), ask(begun, note="since when", note_step=0)]
+    noted.append(ask(begun, note="auc = 0.6", note_kind="alert", note_step=4))
     refused = ask(begun, note="x", note_step=2, settings={"collect_freq": 0})
     events = [each.note(5) for each in begun.apply(5)]
     assert [(event.step, event.note.kind) for event in events] == [
-        *((5, "note"), (0, "note"), (5, "control"))
+        *((5, "note"), (0, "note"), (4, "alert"), (5, "control"))
     ]
     assert [event.note.text for event in events[:2]] == ["why", "since when"]
-    assert events[2].note.text.startswith("refused: collect_freq is invalid")
+    assert events[3].note.text.startswith("refused: collect_freq is invalid")
     assert [event.note.request for event in events] == [each.id for each in [*noted, refused]]
     assert {event.note.author for event in events} == {"alice@host"}
     assert all(event.wall_time > 1.6e9 for event in events)
