@@ -12,18 +12,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rec_summary.metrics.directions import NAMED, tags_of
-from rec_summary.metrics.tags import OF_TASK, PREFIX, named_tasks
+from rec_summary.metrics.tags import OF_TASK, PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
 from rec_summary.series.event_reader import read_batches
-from rec_summary.series.overview.rows import METRICS
+from rec_summary.series.overview.rows import METRICS, judging_columns
 from rec_summary.series.ranks.summary import LOSSES
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.tag_groups import DETAIL
 
-# The best window first: of what is measured in several, one of the recent examples.
-_WINDOWS: Final = ("last_", "decayed_", "lifetime$")
 _EVALUATION: Final = (r"eval/.*auc", r"eval/")
 _TASKS: Final = 3  # of which metrics are pinned
 _METRICS: Final = (
@@ -52,25 +50,22 @@ _PEEKED_BYTES: Final = 1 << 24
 def pinned_tags(tags: Iterable[str]) -> list[str]:
     """Returns the tags to show first: of the loss, the AUC, the calibration and an evaluation.
 
-    AUC and calibration (or the error of ratings) are of the first tasks, if they have names. Of
-    several windows, it is that of most runs.
+    AUC and calibration, or what judges another kind of task, are of the first tasks, if they have
+    names, and of the window of most runs.
 
     Args:
         tags: The tags of the scalars of each run, as they are recorded.
     """
     counts = collections.Counter(tags)
     known = sorted(counts, key=lambda tag: (-counts[tag], tag))
-    pinned: list[str] = []
-    starts = [PREFIX, *(f"{PREFIX}{re.escape(task)}/" for task in named_tasks(known)[:_TASKS])]
-    quality = [
-        tuple(f"{start}{metric}/{window}" for window in _WINDOWS)
-        for metric in ("auc", "calibration", "rmse")
-        for start in starts[metric == "rmse" :]
-    ]
-    for patterns in (LOSSES, *quality, _EVALUATION):
-        matching = (tag for pattern in patterns for tag in known if re.match(pattern, tag))
-        pinned += itertools.islice(matching, 1)
-    return list(dict.fromkeys(pinned))
+
+    def first(patterns: Iterable[str]) -> list[str]:
+        return [tag for pattern in patterns for tag in known if re.match(pattern, tag)][:1]
+
+    judging = judging_columns([sorted(counts.elements())])[:_TASKS]
+    calibrations = [tag.replace("/auc/", "/calibration/") for tag in judging]
+    quality = [tag for tag in (*judging, *calibrations) if tag in counts]
+    return list(dict.fromkeys([*first(LOSSES), *quality, *first(_EVALUATION)]))
 
 
 def has_recommender(tags: Iterable[str]) -> bool:

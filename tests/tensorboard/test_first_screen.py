@@ -57,8 +57,8 @@ EVERY = {
                 *("recommender/stars/rmse/lifetime", "recommender/table/auc/ids"),
             },
             [
-                *("loss", "recommender/ctr/auc/last_100", "recommender/cvr/auc/lifetime"),
-                *("recommender/cvr/calibration/lifetime", "recommender/stars/rmse/lifetime"),
+                *("loss", "recommender/ctr/auc/lifetime", "recommender/cvr/auc/lifetime"),
+                *("recommender/stars/rmse/lifetime", "recommender/cvr/calibration/lifetime"),
             ],
         ),
         ({"eval/loss", "lr"}, ["eval/loss"]),

@@ -20,9 +20,6 @@ LEAST: Final = 100
 """The number of clicks and of non-clicks (of ratings: of examples) from which on a slice is
 compared with others; of weighted clicks and non-clicks, the effective number."""
 
-_OF_SUMS: Final = frozenset(
-    ("examples", "clicks", "click_rate", "auc", "normalised_entropy", "calibration")
-)  # what the sums by slice have of clicks, of all values
 _SURE: Final = 2.0  # standard errors by which a slice is worse, or better, than its metric
 
 
@@ -38,7 +35,8 @@ COLUMNS: Final[dict[str, Callable[[float], str]]] = {
     **dict.fromkeys(("rmse", "mae"), "{:.5g}".format),
     "bias": "{:.4g}".format,
 }
-"""The columns of the table and their formats; other metrics that are chosen follow."""
+"""The columns of the table and their formats; other metrics that are chosen follow. Those of clicks
+are what the sums by slice have."""
 
 
 class _Slice(NamedTuple):
@@ -178,7 +176,7 @@ def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tu
 
     formats = {**dict.fromkeys(metrics, "{:.4f}".format), **COLUMNS}
     used = [name for name in dict.fromkeys((*COLUMNS, *metrics)) if name in recorded]
-    if "clicks" in used and _OF_SUMS.issuperset(used):
+    if "clicks" in used and COLUMNS.keys() >= set(used):
         return []
     rows = [(column, *(name.replace("_", " ") for name in used))]
     for row in sorted(slices, key=rank):
