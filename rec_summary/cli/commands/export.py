@@ -151,14 +151,12 @@ def export(
     # The summary comes last: a terminal still shows it.
     terminal.print_problems(report.problems, report.problem_count)
     if terminal.printing().as_json:
-        counts = {
-            name: dict(sorted(value.items()))
+        counted = {
+            name: dict(sorted(value.items())) if isinstance(value, Counter) else value
             for name, value in vars(report).items()
-            if isinstance(value, Counter)
+            if not name.startswith("_")
         }
-        terminal.print_json(
-            {"source": source, "destination": destination, **vars(report), **counts}
-        )
+        terminal.print_json({"source": source, "destination": destination, **counted})
     elif not terminal.printing().quiet:
         _print_summary(report, source, destination)
         if form == "tensorboard":
