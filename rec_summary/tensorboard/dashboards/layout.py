@@ -28,11 +28,7 @@ _TAG: Final = "custom_scalars__config__"
 _LAYOUTS: Final = 16  # that are kept
 
 # Titles, and the tags that belong there; the page matches from the beginning of a tag.
-_CHARTS: Final = (
-    ("Loss", rf"(?!eval/|{BEST})(.*/)?[^/]*[lL]oss[^/]*(/auto)?$"),
-    ("AUC", r"recommender/g?auc/.*"),
-    ("Calibration", r"recommender/calibration/.*"),
-)
+_LOSS: Final = ("Loss", rf"(?!eval/|{BEST})(.*/)?[^/]*[lL]oss[^/]*(/auto)?$")
 _TASK_CHARTS: Final = (
     ("AUC", r"g?auc/.*"),
     ("Calibration", r"calibration/.*"),
@@ -62,33 +58,27 @@ def layout_point(tags: Iterable[str], *, evaluation: bool = False) -> Point | No
 @functools.lru_cache(_LAYOUTS)
 def _layout(tags: tuple[str, ...], evaluation: bool) -> bytes:
     """Returns the message: runs of a tree mostly have the same tags."""
-    layout = layout_pb2.Layout()
-    for title, pattern in _charts(tags, evaluation):
-        content = layout_pb2.MultilineChartContent(tag=[pattern])
-        chart = layout_pb2.Chart(title=title, multiline=content)
-        layout.category.add(title=title, chart=[chart])
-    if not evaluation:
-        for measure in summary.MEASURES:
-            start = f"{summary.PREFIX}{measure}/"
-            line, low, high = (start + name for name in ("median", "min", "max"))
-            if line not in tags:
-                continue
-            band = layout_pb2.MarginChartContent.Series(value=line, lower=low, upper=high)
-            content = layout_pb2.MarginChartContent(series=[band])
+    charts = [
+        layout_pb2.Chart(title=title, multiline={"tag": [pattern]})
+        for title, pattern in _charts(tags, evaluation)
+    ]
+    for measure in () if evaluation else summary.MEASURES:
+        start = f"{summary.PREFIX}{measure}/"
+        if f"{start}median" in tags:
+            band = {"value": f"{start}median", "lower": f"{start}min", "upper": f"{start}max"}
             title = f"Ranks: {measure.replace('_', ' ')}"
-            chart = layout_pb2.Chart(title=title, margin=content)
-            layout.category.add(title=title, chart=[chart])
-    serialized: bytes = layout.SerializeToString(deterministic=True)
-    return serialized
+            charts.append(layout_pb2.Chart(title=title, margin={"series": [band]}))
+    categories = [layout_pb2.Category(title=chart.title, chart=[chart]) for chart in charts]
+    layout: bytes = layout_pb2.Layout(category=categories).SerializeToString(deterministic=True)
+    return layout
 
 
 def _charts(tags: Sequence[str], evaluation: bool) -> Iterator[tuple[str, str]]:
     if not evaluation:
-        yield from _matching(_CHARTS, tags)
-        for task in named_tasks(tags)[:MOST_CHARTS]:
-            start = f"{PREFIX}{re.escape(task)}/"
-            charts = [(f"{title}: {task}", start + tag) for title, tag in _TASK_CHARTS]
-            yield from _matching(charts, tags)
+        yield from _matching([_LOSS], tags)
+        for task in ("", *(f"{task}/" for task in named_tasks(tags)[:MOST_CHARTS])):
+            name, start = f": {task[:-1]}" if task else "", PREFIX + re.escape(task)
+            yield from _matching([(title + name, start + tag) for title, tag in _TASK_CHARTS], tags)
     start = "" if evaluation else EVALUATION
     metrics = [tag.removeprefix(start) for tag in tags if tag.startswith(start)]
     for metric in list(dict.fromkeys(metrics))[:MOST_CHARTS]:

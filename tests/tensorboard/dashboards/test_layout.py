@@ -71,3 +71,5 @@ def test_each_task_of_a_recommender_has_charts_of_its_own() -> None:
         *("recommender/ctr/auc/lifetime", "recommender/ctr/gauc/lifetime")
     }
     assert not re.match(found["Calibration: v1.2"], "recommender/v1x2/calibration/lifetime")
+    unnamed = ("recommender/auc/last_5", "recommender/rmse/last_5")
+    assert list(charts(*unnamed)) == ["AUC", "Error of ratings"]
