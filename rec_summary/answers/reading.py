@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rec_summary.answers.scalars import KINDS, RANKS, Scalars
+from rec_summary.answers.scalars import KINDS, RANKS, Kind, Scalars
 from rec_summary.answers.why import Answer, Event, why
 from rec_summary.errors import ArgumentError, three_part
 from rec_summary.records.reading.runs import Run
@@ -86,7 +86,8 @@ def evidence_of(run: Run, report: Report, read: Moment = None) -> Evidence:
 
 def _scalars(run: Run, read: Moment, report: Report) -> Iterator[Scalars]:
     """Yields the scalars that can be a cause."""
-    selection = Selection(ExportOptions(tags=_tags(), since=read))
+    kinds = [*KINDS, *RANKS] if len(run.ranks) > 1 else KINDS
+    selection = Selection(ExportOptions(tags=_tags(kinds), since=read))
     parts = sorted(
         (
             (tag, writer.rank, columns)
@@ -111,9 +112,9 @@ def _scalars(run: Run, read: Moment, report: Report) -> Iterator[Scalars]:
         yield Scalars(tag, rank, steps_of, *rest)
 
 
-def _tags() -> str:
-    """Returns a regular expression of the tags of all kinds; names of groups would come twice."""
-    patterns = (kind.pattern.pattern for kind in (*KINDS, *RANKS))
+def _tags(kinds: Sequence[Kind]) -> str:
+    """Returns a regular expression of the tags of kinds; names of groups would come twice."""
+    patterns = (kind.pattern.pattern for kind in kinds)
     plain = (each.replace("?P<name>", "?:").replace("?P<metric>", "?:") for each in patterns)
     return "|".join(f"^(?:{each})$" for each in plain)
 

@@ -190,6 +190,8 @@ RANKS: Final = (
         shortest=2,
     ),
     _kind(r"recommender/throughput/(?P<metric>input_stall_share)", "rank", floor=0.015, shortest=2),
+    # Of single batches, each rank with its own part of the data.
+    _kind(r"(?P<metric>loss)(?:/auto)?", "rank", is_relative=True, floor=0.03, shortest=2),
 )
 """What one rank is compared with the other ranks by."""
 

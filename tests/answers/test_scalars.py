@@ -133,6 +133,15 @@ def test_a_slow_rank_is_compared_with_the_others() -> None:
     assert found == {"0": None, "1": None, "2": 20, "3": None}
 
 
+def test_the_loss_of_a_rank_is_compared_with_the_others() -> None:
+    ranks = [
+        scalars("loss/auto", moved(1, 2 if rank == 3 else 1, 0.1, rank), rank) for rank in range(4)
+    ]
+    found = {series.name: onset_of(series) for series in all_of(*ranks)}
+    assert found.keys() == {"0", "1", "2", "3"}
+    assert [name for name, onset in found.items() if onset is not None] == ["3"]
+
+
 def test_of_two_ranks_the_slow_one_is_found() -> None:
     for tag, to in (("step_seconds/p50", 3), ("samples_per_second", 1 / 3)):
         tag = f"recommender/throughput/{tag}"

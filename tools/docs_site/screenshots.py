@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,16 +17,16 @@ from typing import Final
 
 from PIL import Image
 
-from rec_summary.records.reading.runs import find_runs
-from rec_summary.tensorboard import first_screen
+from tools.docs_site.blocks import blocks
 from tools.tensorboard_pages import pages
 from tools.tensorboard_pages.browser import Browser
-from tools.tensorboard_pages.server import TensorBoardServer
+from tools.tensorboard_pages.server import TensorBoardServer, ViewServer
 
 _MODEL: Final = "Default/network-ClickEvaluation/scorer-WideDeep"
 _SURFACE: Final = (340, 500, 985, 857)  # what is beside it is empty
 _IMPORTANCE: Final = (324, 170, 1246, 500)
 _SERVED: Final = (374, 183, 1410, 418)
+_PAGE: Final = (1360, 1190)
 _FRAME: Final = 9  # pixels: the red frame of the node that was opened last
 
 # Curves are drawn whole: TensorBoard cuts off outliers by default.
@@ -33,6 +34,17 @@ _STORED: Final = {
     "_tb_global_settings": '{"ignoreOutliers": false}',  # of Time Series
     "_ignoreYOutliers": "false",
 }
+_TUTORIAL: Final = Path("docs/tutorials/two_heads.md")
+_TRAIN: Final = """
+import itertools
+import sys
+sys.path.insert(0, '')
+import model
+from tools.docs_site.ended import ended
+batches = itertools.islice(model.impressions(), 800)
+model.stream = ended(batches, ['ids', 'click', 'purchase'])
+import train
+"""
 _SMOOTH: Final = "smoothing=0.9"  # single batches are noisy
 
 # TensorBoard keeps most of its pages in shadow roots.
@@ -54,6 +66,12 @@ for (const node of nodes)
   if (['tf-graph-info', 'tf-graph-minimap'].includes(node.localName)) node.style.display = 'none';
 nodes.find((node) => node.textContent.trim() === 'Fit to screen').click();
 """
+_OPEN_FINDING: Final = """
+const finding = document.querySelector('[data-finding]');
+if (finding) finding.click();
+return Boolean(finding);
+"""
+_OPENED: Final = "return document.querySelector('[data-curve] path')"
 _MODEL_BOX: Final = """
 const name = `g.node[data-name="${arguments[0]}"]`;
 return box(nodes.find((node) => node.matches && node.matches(name)));
@@ -63,13 +81,13 @@ return box(nodes.find((node) => node.matches && node.matches(name)));
 def main(records: Path, tasks: Path, folder: Path) -> None:
     """Writes one picture for each page."""
     records, tasks, folder = records.resolve(), tasks.resolve(), folder.resolve()
+    _recommender(folder)
     with _server(records) as server, Browser(width=1600, height=800) as browser:
         browser.store(server.url, _STORED)
         for page, shows in (
-            (_first_screen(Path(records.name)), ("loss/auto", "recommender/auc/last", "Smoothed")),
             (
                 pages.time_series(
-                    "^recommender/(gauc|calibration|normalised_entropy)/last", "recommender"
+                    "^recommender/(gauc|calibration|normalised_entropy)/last", "metrics"
                 ),
                 ("recommender/gauc/last", "Smoothed"),
             ),
@@ -107,7 +125,7 @@ def _server(records: Path) -> Iterator[TensorBoardServer]:
         tempfile.TemporaryDirectory() as scratch,
         TensorBoardServer(Path(records.name), Path(scratch) / "log", load_fast=True) as server,
     ):
-        server.eventually(lambda: server.get("plugins_listing")["projector"]["enabled"])
+        server.eventually(lambda: server.get("plugins_listing")["scalars"]["enabled"])
         yield server
 
 
@@ -129,11 +147,30 @@ def _cut(path: Path, box: tuple[float, float, float, float]) -> None:
         picture.convert("RGB").crop(box).quantize(255, dither=Image.Dither.NONE).save(path)
 
 
-def _first_screen(records: Path) -> pages.Page:
-    """Returns the page that `rec-summary view` opens, with the noise of single batches smoothed."""
-    tags = first_screen.pinned_tags(first_screen.recorded_tags(find_runs(records)))
-    query = first_screen.page("", tags).removeprefix("?").removesuffix("#timeseries")
-    return pages.Page("timeseries", "timeseries", f"{query}&{_SMOOTH}")
+def _two_heads(folder: Path) -> None:
+    """Trains the model of the tutorial, whose stream breaks at step 300, until step 800."""
+    for block in blocks(_TUTORIAL.resolve()):
+        if (name := block.marks.get("file")) in ("model.py", "train.py"):
+            (folder / name).write_text(block.text)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    subprocess.run([sys.executable, "-c", _TRAIN], cwd=folder, env=environment, check=True)
+
+
+def _recommender(folder: Path) -> None:
+    """Takes the page Recommender with the curve of what moved."""
+    name = pages.RECOMMENDER.name
+    with tempfile.TemporaryDirectory() as scratch:
+        _two_heads(Path(scratch))
+        log = Path(scratch, "log")
+        with ViewServer(Path(scratch, "records"), log) as server, Browser(1360, 1440) as browser:
+            browser.open(f"{server.url}/#{pages.RECOMMENDER.fragment}", ())
+            server.eventually(lambda: browser.run("return document.querySelector('iframe')"))
+            with browser.within("iframe"):
+                server.eventually(lambda: browser.run(_OPEN_FINDING))
+                server.eventually(lambda: browser.run(_OPENED))
+                browser.run("scrollTo(0, 0); document.activeElement.blur()")
+            browser.picture(folder / f"{name}.png")
+    _cut(folder / f"{name}.png", (0, 0, *_PAGE))
 
 
 if __name__ == "__main__":
