@@ -1349,25 +1349,28 @@ async function poll() {
 }
 const stale = new Set();
 
+async function listAgain() {
+  await loadRuns();
+  if (!state.runs.length) {
+    firstRuns();
+    loadChosen();
+  }
+  if (state.runs.length > 1) {
+    await Promise.all(state.runs.map((run) => load("lineage", run)));
+    paintRuns();
+  }
+  paintBar();
+}
+
 async function live() {
   let listed = performance.now();
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, 1000));
     if (!visible()) continue;
     try {
-      if (performance.now() - listed > 30000) {
+      if (!data.runs.length || performance.now() - listed > 30000) {
         listed = performance.now();
-        const all = await ask("runs");
-        data.runs = all.runs;
-        if (!state.runs.length) {
-          firstRuns();
-          loadChosen();
-        }
-        if (state.runs.length > 1) {
-          await Promise.all(state.runs.map((run) => load("lineage", run)));
-          paintRuns();
-        }
-        paintBar();
+        listAgain().catch((error) => showError(error.message)); // a long list keeps no record waiting
       }
       await poll();
       showError(errorsOfChosen());
