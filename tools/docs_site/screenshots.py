@@ -85,12 +85,6 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
     with _server(records) as server, Browser(width=1600, height=800) as browser:
         browser.store(server.url, _STORED)
         for page, shows in (
-            (
-                pages.time_series(
-                    "^recommender/(gauc|calibration|normalised_entropy)/last", "metrics"
-                ),
-                ("recommender/gauc/last", "Smoothed"),
-            ),
             (pages.PR_CURVES, ("recommender/pr_curve",)),
             (pages.PROJECTOR, ("item_embedding", "Dimension: 16")),
         ):

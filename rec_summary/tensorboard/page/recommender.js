@@ -36,13 +36,14 @@ const NO_DIRECTION = new Set(["traffic", "click_rate"]);
 
 const STYLE = `
 :root { color-scheme: light; --bg:#fff; --panel:#fff; --ink:#1d2127; --soft:#5b6470; --line:#dfe3e8;
-  --grid:#eef0f3; --accent:#1f6feb; --accent-soft:#1f6feb1a; --null:#c9ced5; --mid:#f7f7f7; --bad:#b42318; }
+  --grid:#eef0f3; --accent:#1a63d6; --accent-soft:#1a63d61a; --null:#c9ced5; --mid:#f7f7f7; --bad:#b42318; }
 :root.dark { color-scheme: dark; --bg:#16191d; --panel:#1c2025; --ink:#e3e6ea; --soft:#9aa4b0; --line:#333940;
   --grid:#282d33; --accent:#6ea8fe; --accent-soft:#6ea8fe26; --null:#565d66; --mid:#22262b; --bad:#ff8a7a; }
 * { box-sizing:border-box; } [hidden] { display:none !important; }
 body { margin:0; background:var(--bg); color:var(--ink); font:13px/1.45 system-ui,Roboto,"Segoe UI",sans-serif; }
 button,input,select { font:inherit; color:inherit; background:var(--panel); border:1px solid var(--line);
   border-radius:4px; padding:2px 8px; min-height:26px; }
+::placeholder { color:var(--soft); opacity:1; }
 button { cursor:pointer; } button:hover { border-color:var(--accent); }
 button[aria-pressed=true] { border-color:var(--accent); background:var(--accent-soft); color:var(--accent); }
 :focus-visible { outline:2px solid var(--accent); outline-offset:1px; }
@@ -83,7 +84,8 @@ th { color:var(--soft); font-weight:500; } td.best { color:var(--accent); font-w
 .finding { display:grid; grid-template-columns:110px minmax(0,1.5fr) minmax(160px,.8fr) 80px minmax(150px,.8fr); gap:12px;
   align-items:center; width:100%; text-align:left; border:0; border-top:1px solid var(--grid); border-radius:0; padding:3px 6px;
   background:none; }
-.finding:hover { background:var(--accent-soft); } .finding.also { opacity:.62; } .finding.outside { opacity:.35; }
+.finding:hover { background:var(--accent-soft); } .finding.also,.finding.outside { color:var(--soft); }
+.finding.also svg { opacity:.62; } .finding.outside svg { opacity:.35; }
 .finding svg { height:24px; } .num { font-variant-numeric:tabular-nums; } .soft { color:var(--soft); }
 .tools { display:flex; flex-wrap:wrap; gap:6px; align-items:center; margin-bottom:6px; }
 .tools .gap { width:10px; } .scale { display:inline-flex; gap:6px; align-items:center; margin-left:auto; color:var(--soft); font-size:12px; }
@@ -1215,6 +1217,7 @@ function paintRunList() {
     matches++;
     if (found.length < RUNS_SHOWN) found.push(run);
   }
+  const active = bar.items.contains(document.activeElement) ? document.activeElement.value : null;
   const groups = data.groups.filter(({ group }) => group.toLowerCase().includes(wish)).slice(0, GROUPS_SHOWN);
   bar.items.replaceChildren(...groups.map(({ group, runs }) => {
     const box = make("input", { type: "checkbox", "data-group": group, style: { "min-height": "0", margin: "0 6px 0 0" }, onchange: () => toggleGroup(group, box.checked) });
@@ -1225,6 +1228,7 @@ function paintRunList() {
     box.checked = chosen.has(run.run);
     return make("label", {}, box, named(run.run, 70), make("span", { class: "step" }, run.step === null ? "" : `step ${number(run.step)}`));
   }));
+  if (active !== null) [...bar.items.querySelectorAll("input")].find((box) => box.value === active)?.focus({ preventScroll: true });
   bar.count.textContent = matches > found.length ? `The newest ${found.length} of ${number(matches)} runs. Filter for the others.` : `${number(matches)} runs`;
 }
 
@@ -1411,27 +1415,29 @@ async function poll() {
 }
 const stale = new Set();
 
+async function listAgain() {
+  await loadRuns();
+  await loadGroups(state.groups.filter((name) => data.groups.some(({ group }) => group === name)));
+  if (!state.runs.length) {
+    firstRuns();
+    loadChosen();
+  }
+  if (state.runs.length > 1) {
+    await Promise.all(state.runs.map((run) => load("lineage", run)));
+    paintRuns();
+  }
+  paintBar();
+}
+
 async function live() {
   let listed = performance.now();
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, 1000));
     if (!visible()) continue;
     try {
-      if (performance.now() - listed > 30000) {
+      if (!data.runs.length || performance.now() - listed > 30000) {
         listed = performance.now();
-        const all = await ask("runs");
-        data.runs = all.runs;
-        data.groups = all.groups;
-        await loadGroups(state.groups.filter((name) => data.groups.some(({ group }) => group === name)));
-        if (!state.runs.length) {
-          firstRuns();
-          loadChosen();
-        }
-        if (state.runs.length > 1) {
-          await Promise.all(state.runs.map((run) => load("lineage", run)));
-          paintRuns();
-        }
-        paintBar();
+        listAgain().catch((error) => showError(error.message)); // a long list keeps no record waiting
       }
       await poll();
       showError(errorsOfChosen());
