@@ -144,7 +144,7 @@ def heat_map(records: Path, metric: str) -> Map:
     """Returns the map of the countries for ctr, without a server."""
     [run] = find_runs(records / RUN)
     evidence = evidence_of(run, Report())
-    found = maps(compared(evidence.slices, evidence.series))
+    found = maps(compared(evidence.slices, evidence.series).scanned)
     [one] = [m for m in found if (m.task, m.column, m.metric) == ("ctr", "country", metric)]
     return one
 
@@ -186,7 +186,7 @@ def test_a_pointer_shows_values_in_all_charts(
 
     rows = count(page, f"{SLICES} [data-row]")
     page.hover("[data-plane=slices]", 0.7125, 0.5 / rows)  # the 29th of 40 reports
-    found = heat_map(records, "calibration")
+    found = heat_map(records, "ne")  # what moved
     name = str(
         page.run("return document.querySelector(arguments[0]).dataset.row", f"{SLICES} [data-row]")
     )
@@ -196,7 +196,7 @@ def test_a_pointer_shows_values_in_all_charts(
     for part in (
         f"country={name}",
         f"steps {found.steps[27]}–{found.steps[28]}",
-        f"Calibration {shown(found.values[row, 28])}",
+        f"Normalised entropy {shown(found.values[row, 28])}",
         f"z {found.z[row, 28]:.1f}",
         f"{found.examples[row, 28]:,.0f} examples",
     ):
@@ -217,7 +217,7 @@ def test_tables_have_the_numbers_of_the_answers(
     page.run("for (const each of document.querySelectorAll('details')) each.open = true")
     answered = curve(server, "calibration")
     expected = [
-        [shown(step), RUN, shown(value, 6), "–" if error is None else shown(1.96 * error, 2)]
+        [shown(step), RUN, shown(value, 6), "–" if error is None else f"± {shown(1.96 * error, 2)}"]
         for step, value, error in zip(
             *(answered[name] for name in ("step", "value", "error")), strict=True
         )
@@ -225,7 +225,7 @@ def test_tables_have_the_numbers_of_the_answers(
     rows = eventually(lambda: table(page, f"{CARD} details"))
     assert [[step, *others] for step, _, *others in rows] == expected
 
-    found = heat_map(records, "calibration")
+    found = heat_map(records, "ne")  # what moved
     assert found.examples is not None
     own = {}
     for row, name in enumerate(found.names):
@@ -268,7 +268,7 @@ def test_all_is_reached_by_keyboard(page: Browser) -> None:
     page.run("document.querySelector('.runs > button').focus()")
     tab_to(page, pressed)
     page.press(Keys.ENTER)
-    assert count(page, f'{pressed}[aria-pressed="true"]') == 1
+    eventually(lambda: count(page, f'{pressed}[aria-pressed="true"]') == 1)
     assert page.run(focused)["toggle"] == "metric=traffic"
     tab_to(page, f"{SLICES} [data-row]")
     page.press(Keys.ENTER)
