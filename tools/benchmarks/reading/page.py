@@ -102,7 +102,7 @@ def page(settings: Settings) -> tuple[str, list[Row]]:
         return Row(what, unit, column(rounds, "", name), target=target)
 
     rows = [
-        row("the list of runs answered", "s", "listed"),
+        row("the run of the address answered", "s", "listed"),
         row("the curves answered", "s", "answered"),
         row("curves drawn, from that answer", "s", "painted", 1),
         row("curves drawn, from the start of the page", "s", "drawn"),
