@@ -53,7 +53,6 @@ _HEADLINE: Final = re.compile(
 _WINDOWS: Final = ("last", "decayed", "lifetime")
 _MOST_KEPT: Final = 16  # runs of which what was read is kept
 _PROBLEMS: Final = 3
-_NEWEST: Final = 8  # files of a run: the times of older ones are earlier
 _LAST_OF: Final = 3  # series that say how far a run is
 
 
@@ -243,30 +242,29 @@ class PageAnswers:
             return read, True
 
     def _about(self, recorded: ServedRuns) -> dict[str, Any]:
-        run, count = recorded.run, 0
-        last: list[tuple[int, float]] = []
+        run = recorded.run
+        every: list[tuple[str, Any]] = []
+        last: list[int] = []
         started: list[float] = []
-        tags: list[str] = []
         for served in recorded.main():
             with served.lock:
                 series = served.series("scalars", summary_pb2.DATA_CLASS_SCALAR)
-                count += len(series)
-                tags += [tag for tag, _ in series]
                 chosen = series[:_LAST_OF]
-                last += [each for _, one in chosen if (each := one.last()) is not None]
+                last += [each[0] for _, one in chosen if (each := one.last()) is not None]
+            every += series
             if served.started is not None:
                 started.append(served.started)
-        known = self._tasks.get(run.path, (-1, []))
+        known, count = self._tasks.get(run.path, (-1, [])), len(every)
         if known[0] != count:
+            tags = [tag for tag, _ in every]
             unnamed = [""] * any(
                 match is not None and not match["task"] for match in map(_HEADLINE.match, tags)
             )
             known = self._tasks[run.path] = (count, [*unnamed, *named_tasks(tags)])
-        changed = [file.changed for file in run.files[-_NEWEST:]]
         return {
             "run": run.name,
-            "step": max((step for step, _ in last), default=None),
-            "wall_time": max(changed, default=None),
+            "step": max(last, default=None),
+            "wall_time": recorded.changed if math.isfinite(recorded.changed) else None,
             "started": min(started, default=None),
             "tasks": known[1],
             "is_recommender": bool(known[1]),

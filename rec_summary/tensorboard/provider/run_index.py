@@ -367,7 +367,10 @@ class RunIndex:
                     if number % _SCANNED_RUNS == 1:
                         self._scan_ahead(others[number - 1 :][:_SCANNED_RUNS])
                     entry.portions += 1
-                    if self._update(entry.run):
+                    is_all = self._update(entry.run)
+                    if (shown := self._shown.get(entry.run.path)) is not None:
+                        shown.changed = entry.changed
+                    if is_all:
                         del self._waiting[entry.run.path]
                         self._has_changed = True
                         rests = time.time() - entry.changed > _RESTING_SECS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -221,6 +222,8 @@ class ServedRuns(RunOutputs[ServedOutput]):
         served: The TensorBoard runs, by name.
         parameters: The hyper-parameters, as far as they are known.
         totals: The examples that training has seen; of the lowest rank that states them.
+        changed: When its files were last written to, as of the last reading, in seconds since the
+            epoch.
     """
 
     def __init__(
@@ -238,6 +241,7 @@ class ServedRuns(RunOutputs[ServedOutput]):
         super().__init__(run, names, targets)
         self.parameters: dict[str, Plain] = {}
         self.totals = Totals()
+        self.changed = -math.inf
         self._x = x
         self.served: dict[str, ServedRun] = {}
         self._store = RecordStore(lambda path: self.run.file(path))
