@@ -36,6 +36,7 @@ _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEv
 
 _BLOCK_BYTES: Final = 1 << 21
 _WORTH_BYTES: Final = 1 << 12  # fewer bytes are read record by record as fast
+_WORTH_TOGETHER_BYTES: Final = 1 << 9  # fewer bytes of one of many files are
 _SHORT_BYTES: Final = 1 << 16  # files of more bytes are scanned one by one as fast
 _SCANNED_FILES: Final = 256  # at a time; more are hardly faster
 _FEWEST_RECORDS: Final = 8  # fewer records are read one by one as fast
@@ -330,7 +331,7 @@ def scan_together(files: Iterable[RecordFile]) -> dict[str, ScannedFile]:
         if file.entry is None and status.size <= _SHORT_BYTES:
             with contextlib.suppress(OSError):  # it is reported when the file is read
                 read[file.path] = status, read_plain(file.path, _SHORT_BYTES)
-                if file.name.kind is Kind.SUMMARY and status.size >= _WORTH_BYTES:
+                if file.name.kind is Kind.SUMMARY and status.size >= _WORTH_TOGETHER_BYTES:
                     worth[file.path] = read[file.path][1]
     records = dict(zip(worth, scan_files([*worth.values()]), strict=True))
     return {path: ScannedFile(*known, records.get(path)) for path, known in read.items()}
