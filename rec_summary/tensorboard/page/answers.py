@@ -39,6 +39,7 @@ from rec_summary.series.runs.slices import SliceHistory
 from rec_summary.tables.formats import json_value
 from rec_summary.tensorboard.provider.run_index import RunIndex, location
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
+from rec_summary.tensorboard.provider.served_run import ServedRun
 
 METRICS: Final = ("auc", "normalised_entropy", "calibration", "rmse", "accuracy")
 """The metrics of a head, the first ones first."""
@@ -133,7 +134,7 @@ class PageAnswers:
         read = self._kept.get(recorded.run.path)
         evidence = Evidence([], [], []) if read is None else read.evidence
         wholes = {each.task: each for each in evidence.slices if not each.column}
-        curves = _first_curves(recorded)
+        curves = _curves(recorded)
         for tag, curve in curves.items():
             match = _HEADLINE.fullmatch(tag)
             if match is None:
@@ -158,7 +159,7 @@ class PageAnswers:
         runs = sorted(self._index.groups()[name])
         members: dict[str, list[_Curve]] = {}
         for run in runs:
-            for tag, curve in _first_curves(self._recorded(run)).items():
+            for tag, curve in _curves(self._recorded(run)).items():
                 members.setdefault(tag, []).append(curve)
         curves = {tag: _band(every) for tag, every in members.items()}
         return {"group": name, "runs": runs, **_heads(curves)}
@@ -278,26 +279,22 @@ class _Curve(dict[str, Any]):
     """
 
 
-def _curves(recorded: ServedRuns, wanted: Callable[[str], bool]) -> dict[str, _Curve]:
-    """Returns the scalars whose tags are wanted, of the first TensorBoard run that has them."""
-    found: dict[str, _Curve] = {}
+def _curves(recorded: ServedRuns) -> dict[str, _Curve]:
+    """Returns the loss and the metrics of each head, each of the first TensorBoard run with it."""
+    every: dict[str, tuple[ServedRun, Any]] = {}
     for served in recorded.main():
         with served.lock:
             for tag, series in served.series("scalars", summary_pb2.DATA_CLASS_SCALAR):
-                if tag not in found and wanted(tag):
-                    points = series.points(MOST_POINTS)
-                    found[tag] = _Curve(
-                        step=served.shown(points["step"]),
-                        wall_time=points["wall_time"],
-                        value=points["value"],
-                    )
+                every.setdefault(tag, (served, series))
+    loss = next((tag for each in LOSSES for tag in every if re.match(each, tag)), None)
+    found: dict[str, _Curve] = {}
+    for tag, (served, series) in every.items():
+        if tag == loss or _HEADLINE.fullmatch(tag):
+            with served.lock:
+                points = series.points(MOST_POINTS)
+            steps = served.shown(points["step"])
+            found[tag] = _Curve(step=steps, wall_time=points["wall_time"], value=points["value"])
     return found
-
-
-def _first_curves(recorded: ServedRuns) -> dict[str, _Curve]:
-    """Returns the loss, and the metrics of each head."""
-    loss = _first_tag(recorded, LOSSES)
-    return _curves(recorded, lambda tag: tag == loss or _HEADLINE.fullmatch(tag) is not None)
 
 
 def _band(curves: Sequence[_Curve]) -> _Curve:
@@ -339,16 +336,6 @@ def _heads(curves: Mapping[str, _Curve]) -> dict[str, Any]:
         for task, found in sorted(tasks.items())
     ]
     return {"loss": loss, "tasks": every}
-
-
-def _first_tag(recorded: ServedRuns, patterns: Sequence[str]) -> str:
-    """Returns the first tag of a scalar that the first of the patterns matches; else nothing."""
-    tags: dict[str, None] = {}
-    for served in recorded.main():
-        with served.lock:
-            series = served.series("scalars", summary_pb2.DATA_CLASS_SCALAR)
-            tags.update(dict.fromkeys(tag for tag, _ in series))
-    return next((tag for each in patterns for tag in tags if re.match(each, tag)), "")
 
 
 def _window_order(window: dict[str, Any]) -> tuple[int, float]:
