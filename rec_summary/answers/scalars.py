@@ -242,7 +242,7 @@ def watched(series: Iterable[Scalars], reports: Integers, times: Floats) -> Iter
             if match and len(ranks) > 1:
                 steps, times_of, table = _aligned(ranks)
                 for number, each in enumerate(ranks):
-                    others = np.median(np.delete(table, number, 0), 0)
+                    others = _median(np.delete(table, number, 0))
                     if kind.is_relative:
                         values = table[number] / np.where(others > 0, others, np.nan)
                     else:
@@ -258,6 +258,15 @@ def _aligned(ranks: list[Scalars]) -> tuple[Integers, Floats, Floats]:
     places = [np.searchsorted(each.steps, steps) for each in ranks]
     table = np.stack([each.values[at] for each, at in zip(ranks, places, strict=True)])
     return steps, ranks[0].wall_times[places[0]], table
+
+
+def _median(table: Floats) -> Floats:
+    """Returns the median of the finite values of each column; NaN where there is none."""
+    known = np.isfinite(table)
+    medians = np.full(table.shape[1], np.nan)
+    has_one = known.any(0)
+    medians[has_one] = np.nanmedian(np.where(known, table, np.nan)[:, has_one], 0)
+    return medians
 
 
 def _filled(

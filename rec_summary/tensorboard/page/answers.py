@@ -15,7 +15,7 @@ from tensorboard.compat.proto import summary_pb2
 
 from rec_summary.answers import sums
 from rec_summary.answers.maps import Map, maps, shown_kind
-from rec_summary.answers.reading import Evidence, evidence_of
+from rec_summary.answers.reading import evidence_of
 from rec_summary.answers.text import lines
 from rec_summary.answers.why import Answer, Finding, compared
 from rec_summary.arrays import Floats, Integers
@@ -30,16 +30,15 @@ from rec_summary.metrics.slices.sums import (
 )
 from rec_summary.metrics.tags import OF_TASK, PREFIX, named_tasks
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.comparison.curves import Curve
-from rec_summary.series.comparison.groups import band
 from rec_summary.series.overview.rows import rows
 from rec_summary.series.ranks.summary import LOSSES
 from rec_summary.series.report import Report
 from rec_summary.series.runs.slices import SliceHistory
 from rec_summary.tables.formats import json_value
+from rec_summary.tensorboard.provider.group_run import together
 from rec_summary.tensorboard.provider.run_index import RunIndex, location
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
-from rec_summary.tensorboard.provider.served_run import ServedRun
+from rec_summary.tensorboard.provider.served_run import ScalarSeries, ServedRun
 
 METRICS: Final = ("auc", "normalised_entropy", "calibration", "rmse", "accuracy")
 """The metrics of a head, the first ones first."""
@@ -52,27 +51,29 @@ _HEADLINE: Final = re.compile(
     r"(?P<window>(?P<kind>last|decayed|lifetime)(?:_(?P<size>\d+))?)"
 )
 _WINDOWS: Final = ("last", "decayed", "lifetime")
-_MOST_KEPT: Final = 16  # runs of which what was read is kept
+_MOST_KEPT: Final = 64  # runs of which what was read is kept
 _PROBLEMS: Final = 3
 _LAST_OF: Final = 3  # series that say how far a run is
 
 
 class _Read(NamedTuple):
-    """What was read of a run.
+    """What was read of a run, and made of it.
 
     Attributes:
         files: The files of the run at that time, with their sizes.
         until: Until when it counts though there is more by now, by the monotonic clock.
-        evidence: What was read.
-        problems: What could not be read, at most a few.
-        made: What was made of it, by its name.
+        wholes: The sums of each task.
+        marks: What was done to the run, for JSON.
+        why: What moved, for JSON.
+        maps: All maps, by key.
     """
 
     files: tuple[object, ...]
     until: float
-    evidence: Evidence
-    problems: list[str]
-    made: dict[str, Any]
+    wholes: dict[str, SliceHistory]
+    marks: list[Any]
+    why: dict[str, Any]
+    maps: dict[str, Map]
 
 
 class PageAnswers:
@@ -80,7 +81,7 @@ class PageAnswers:
 
     Curves are those of the index, and wait for nothing; their errors and marks come once something
     else has read the run. What has to be read from the files is kept until they change, and at
-    least 20 times as long as reading took, so that a page which is left open costs 5 % of a
+    least 20 times as long as that took, so that a page which is left open on a run costs 5 % of a
     processor at most. `is_current` says whether an answer has all that the files have.
     """
 
@@ -93,7 +94,8 @@ class PageAnswers:
         """
         self._index = index
         self._rest = rest
-        self._kept: dict[str, _Read] = {}  # by the path of a run
+        self._kept: dict[str, _Read] = {}  # by the path of a run, the last one asked for last
+        self._rows: dict[str, tuple[object, list[dict[str, Any]]]] = {}  # of lineage, with files
         self._tasks: dict[str, tuple[int, list[str]]] = {}  # by run, with the number of its series
         self._lock = threading.RLock()  # of several requests, one reads: a training needs the rest
         self.of_run: Final[dict[str, Callable[[str], Any]]] = {
@@ -108,7 +110,7 @@ class PageAnswers:
         """Returns the runs, the one that was written to last first, and the groups of runs.
 
         Args:
-            names: Only these; None means all.
+            names: Only these, and no groups; None means all.
         """
         wanted = None if names is None else frozenset(names)
         found = [
@@ -117,8 +119,8 @@ class PageAnswers:
             if wanted is None or recorded.run.name in wanted
         ]
         found.sort(key=lambda about: (-(about["wall_time"] or 0.0), about["run"]))
-        members = sorted(self._index.groups().items())
-        groups = [{"group": group, "runs": sorted(runs)} for group, runs in members]
+        members = sorted(self._index.groups().items()) if names is None else ()
+        groups = [{"group": group, "runs": len(runs)} for group, runs in members]
         return {"source": location(self._index.source), "runs": found, "groups": groups}
 
     def quality(self, name: str) -> dict[str, Any]:
@@ -132,9 +134,8 @@ class PageAnswers:
         """
         recorded = self._recorded(name)
         read = self._kept.get(recorded.run.path)
-        evidence = Evidence([], [], []) if read is None else read.evidence
-        wholes = {each.task: each for each in evidence.slices if not each.column}
-        curves = _curves(recorded)
+        wholes = {} if read is None else read.wholes
+        curves = {tag: _curve(*found) for tag, found in _headlines(recorded).items()}
         for tag, curve in curves.items():
             match = _HEADLINE.fullmatch(tag)
             if match is None:
@@ -146,7 +147,7 @@ class PageAnswers:
         return {
             "run": name,
             **_heads(curves),
-            "marks": json_value(evidence.events),
+            "marks": [] if read is None else read.marks,
             "is_current": read is not None and read.files == _files(recorded.run),
         }
 
@@ -157,10 +158,10 @@ class PageAnswers:
             KeyError: There is no such group.
         """
         runs = sorted(self._index.groups()[name])
-        members: dict[str, list[_Curve]] = {}
+        members: dict[str, list[tuple[ServedRun, Any]]] = {}
         for run in runs:
-            for tag, curve in _curves(self._recorded(run)).items():
-                members.setdefault(tag, []).append(curve)
+            for tag, member in _headlines(self._recorded(run)).items():
+                members.setdefault(tag, []).append(member)
         curves = {tag: _band(every) for tag, every in members.items()}
         return {"group": name, "runs": runs, **_heads(curves)}
 
@@ -172,9 +173,8 @@ class PageAnswers:
         Raises:
             KeyError: There is no such run.
         """
-        with self._lock:
-            read, is_current = self._read(name)
-            return {"run": name, **_compared(read)["why"], "is_current": is_current}
+        read, is_current = self._read(name)
+        return {"run": name, **read.why, "is_current": is_current}
 
     def maps(self, name: str) -> dict[str, Any]:
         """Returns which maps there are: of slices, features, tables and ranks; `map` has one.
@@ -182,11 +182,9 @@ class PageAnswers:
         Raises:
             KeyError: There is no such run.
         """
-        with self._lock:
-            read, is_current = self._read(name)
-            every = _compared(read)["maps"].values()
-            found = [{**_about(each), "rows": len(each.names)} for each in every]
-            return {"run": name, "maps": found, "is_current": is_current}
+        read, is_current = self._read(name)
+        found = [{**_about(each), "rows": len(each.names)} for each in read.maps.values()]
+        return {"run": name, "maps": found, "is_current": is_current}
 
     def map(self, name: str, key: str) -> dict[str, Any]:
         """Returns a map: how far each of its rows is from its own past.
@@ -198,8 +196,7 @@ class PageAnswers:
         Raises:
             KeyError: There is no such run, or no such map.
         """
-        with self._lock:
-            found = _compared(self._read(name)[0])["maps"][key]
+        found = self._read(name)[0].maps[key]
         return {**_about(found), **_content(found)}
 
     def lineage(self, name: str) -> list[dict[str, Any]]:
@@ -208,12 +205,12 @@ class PageAnswers:
         Raises:
             KeyError: There is no such run.
         """
-        with self._lock:
-            read, run = self._read(name)[0], self._recorded(name).run
-            if "lineage" not in read.made:
-                read.made["lineage"] = json_value(list(rows([run], Report())))
-            table: list[dict[str, Any]] = read.made["lineage"]
-            return table
+        run = self._recorded(name).run
+        files = _files(run)
+        known = self._rows.get(run.path)
+        if known is None or known[0] != files:
+            known = self._rows[run.path] = files, json_value(list(rows([run], Report())))
+        return known[1]
 
     def _recorded(self, name: str) -> ServedRuns:
         for recorded in self._index.recorded():
@@ -226,21 +223,15 @@ class PageAnswers:
         with self._lock:
             run = self._recorded(name).run
             files = _files(run)
-            known, now = self._kept.get(run.path), time.monotonic()
-            if known is not None and (known.files == files or now < known.until):
-                return known, known.files == files
-            report = Report()
-            evidence = evidence_of(run, report)
-            after = time.monotonic()
-            problems = [*map(str, report.problems[:_PROBLEMS])]
-            if (left := report.problem_count - _PROBLEMS) > 0:
-                problems.append(f"and {left:,} more problems")
-            self._kept.pop(run.path, None)
-            read = _Read(files, after + self._rest * (after - now), evidence, problems, {})
-            self._kept[run.path] = read
-            for path in [*self._kept][:-_MOST_KEPT]:
-                del self._kept[path]
-            return read, True
+            known, now = self._kept.pop(run.path, None), time.monotonic()
+            if known is None or (known.files != files and now >= known.until):
+                read = _read(run)
+                after = time.monotonic()
+                known = _Read(files, after + self._rest * (after - now), *read)
+            # Another thread looks at it without the lock.
+            others = [*self._kept.items()][1 - _MOST_KEPT :]
+            self._kept = {**dict(others), run.path: known}
+            return known, known.files == files
 
     def _about(self, recorded: ServedRuns) -> dict[str, Any]:
         run = recorded.run
@@ -279,7 +270,7 @@ class _Curve(dict[str, Any]):
     """
 
 
-def _curves(recorded: ServedRuns) -> dict[str, _Curve]:
+def _headlines(recorded: ServedRuns) -> dict[str, tuple[ServedRun, Any]]:
     """Returns the loss and the metrics of each head, each of the first TensorBoard run with it."""
     every: dict[str, tuple[ServedRun, Any]] = {}
     for served in recorded.main():
@@ -287,29 +278,26 @@ def _curves(recorded: ServedRuns) -> dict[str, _Curve]:
             for tag, series in served.series("scalars", summary_pb2.DATA_CLASS_SCALAR):
                 every.setdefault(tag, (served, series))
     loss = next((tag for each in LOSSES for tag in every if re.match(each, tag)), None)
-    found: dict[str, _Curve] = {}
-    for tag, (served, series) in every.items():
-        if tag == loss or _HEADLINE.fullmatch(tag):
-            with served.lock:
-                points = series.points(MOST_POINTS)
-            steps = served.shown(points["step"])
-            found[tag] = _Curve(step=steps, wall_time=points["wall_time"], value=points["value"])
-    return found
+    return {tag: found for tag, found in every.items() if tag == loss or _HEADLINE.fullmatch(tag)}
 
 
-def _band(curves: Sequence[_Curve]) -> _Curve:
+def _curve(served: ServedRun, series: Any) -> _Curve:
+    with served.lock:
+        points = series.points(MOST_POINTS)
+    steps = served.shown(points["step"])
+    return _Curve(step=steps, wall_time=points["wall_time"], value=points["value"])
+
+
+def _band(members: Sequence[tuple[ServedRun, Any]]) -> _Curve:
     """Returns the mean of curves, between the least and the greatest value of any of them."""
-    values, times = (
-        band([Curve(curve["step"], curve[name]) for curve in curves], MOST_POINTS)
-        for name in ("value", "wall_time")
-    )
-    return _Curve(
-        step=values.places,
-        wall_time=np.interp(values.places, times.places, times.mean),
-        value=values.mean,
-        least=values.least,
-        greatest=values.greatest,
-    )
+    every = together(members)
+    thin = ScalarSeries()
+    thin.extend(every.places, every.wall_times, every.mean)
+    points = thin.points(MOST_POINTS)
+    at = np.searchsorted(every.places, points["step"])
+    columns = {"step": every.places, "value": every.mean, "wall_time": every.wall_times}
+    columns |= {"least": every.least, "greatest": every.greatest}
+    return _Curve({name: each[at] for name, each in columns.items()})
 
 
 def _heads(curves: Mapping[str, _Curve]) -> dict[str, Any]:
@@ -393,15 +381,21 @@ def _files(run: Run) -> tuple[object, ...]:
     return tuple((file.path, file.nbytes) for file in run.files)
 
 
-def _compared(read: _Read) -> dict[str, Any]:
-    """Returns what moved, and all maps by key: both are made of one comparison, once."""
-    if "why" not in read.made:
-        done = compared(read.evidence.slices, read.evidence.series)
-        answer, found = done.answer(read.evidence.events), maps(done.scanned)
-        said = {"lines": lines(answer), "problems": read.problems, "rows": _rows(answer, found)}
-        read.made["maps"] = {_about(each)["key"]: each for each in found}
-        read.made["why"] = json_value({**answer.as_json(), **said})
-    return read.made
+def _read(run: Run) -> tuple[dict[str, SliceHistory], list[Any], dict[str, Any], dict[str, Map]]:
+    """Reads a run; returns all of `_Read` but the first two."""
+    report = Report()
+    evidence = evidence_of(run, report)
+    every = [*map(str, report.problems)]
+    more = [f"and {len(every) - _PROBLEMS:,} more problems"] * (len(every) > _PROBLEMS)
+    done = compared(evidence.slices, evidence.series)
+    answer, found = done.answer(evidence.events), maps(done.scanned)
+    said = {"lines": lines(answer), "problems": every[:_PROBLEMS] + more}
+    return (
+        {each.task: each for each in evidence.slices if not each.column},
+        json_value(evidence.events),
+        json_value({**answer.as_json(), **said, "rows": _rows(answer, found)}),
+        {_about(each)["key"]: each for each in found},
+    )
 
 
 def _about(each: Map) -> dict[str, Any]:

@@ -6,11 +6,11 @@ Their tags are those of the members, so that a page draws them in the same chart
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rec_summary.arrays import Array
+from rec_summary.arrays import Array, Floats, Integers
 from rec_summary.series.comparison.curves import Curve
 from rec_summary.series.comparison.groups import band
 from rec_summary.tensorboard.dashboards.points import SCALARS
@@ -18,7 +18,52 @@ from rec_summary.tensorboard.provider.served_run import KEPT_SCALARS, ScalarSeri
 from rec_summary.tensorboard.tag_groups import BEST, TELEMETRY
 
 STATISTICS: Final = {"mean": "mean", "min": "least", "max": "greatest"}
-"""Each statistic of a group that is shown, with its name in `Band`."""
+"""Each statistic of a group that is shown, with its name in `Together`."""
+
+
+class Together(NamedTuple):
+    """Series of several runs at the same places, each array of shape (n,).
+
+    Attributes:
+        places: Where one of them has a point.
+        wall_times: Those of the first run, as if all runs had begun with it.
+        mean: The mean of the finite values; NaN where there is none, like the others.
+        least: The least.
+        greatest: The greatest.
+    """
+
+    places: Integers
+    wall_times: Floats
+    mean: Floats
+    least: Floats
+    greatest: Floats
+
+
+def together(members: Sequence[tuple[ServedRun, Any]]) -> Together:
+    """Returns the series of runs at the same places.
+
+    Args:
+        members: Runs, each with a `ScalarSeries` of it.
+    """
+    values, times, began = [], [], []
+    for run, series in members:
+        with run.lock:
+            points = series.points(KEPT_SCALARS)
+        if len(points):
+            places = run.shown(points["step"])
+            values.append(Curve(places, points["value"]))
+            times.append(Curve(places, points["wall_time"] - points["wall_time"][0]))
+            began.append(float(points["wall_time"][0]))
+    if not values:
+        return Together(np.zeros(0, np.int64), *(np.zeros(0) for _ in range(4)))
+    found, elapsed = band(values), band(times)
+    known = np.isin(elapsed.places, found.places)
+    statistics = []
+    for name in STATISTICS.values():
+        shown = np.full(len(elapsed.places), np.nan)
+        shown[known] = getattr(found, name)
+        statistics.append(shown)
+    return Together(elapsed.places, min(began) + elapsed.mean, *statistics)
 
 
 class MeanSeries:
@@ -34,7 +79,7 @@ class MeanSeries:
         """Takes the members.
 
         Args:
-            statistic: A field of `Band`, such as `mean`.
+            statistic: A field of `Together`, such as `mean`.
             members: Runs, each with a `ScalarSeries` of it.
         """
         self._statistic = statistic
@@ -51,25 +96,9 @@ class MeanSeries:
         return int(max(steps)), max(wall_times)
 
     def points(self, most: int) -> Array:
-        """Returns at most so many points, as `ScalarSeries.points`.
-
-        Wall times are those of the first run, as if all runs had begun with it.
-        """
-        values, times, began = [], [], []
-        for run, series in self._members:
-            with run.lock:
-                points = series.points(KEPT_SCALARS)
-            if len(points):
-                places = run.shown(points["step"])
-                values.append(Curve(places, points["value"]))
-                times.append(Curve(places, points["wall_time"] - points["wall_time"][0]))
-                began.append(float(points["wall_time"][0]))
-        result = ScalarSeries()
-        if values:
-            mean, elapsed = band(values), band(times)
-            shown = np.full(len(elapsed.places), np.nan)  # where no member has a finite value
-            shown[np.isin(elapsed.places, mean.places)] = getattr(mean, self._statistic)
-            result.extend(elapsed.places, min(began) + elapsed.mean, shown)
+        """Returns at most so many points, as `ScalarSeries.points`."""
+        every, result = together(self._members), ScalarSeries()
+        result.extend(every.places, every.wall_times, getattr(every, self._statistic))
         return result.points(most)
 
 
