@@ -24,6 +24,7 @@ from rec_summary.series.runs.slices import SliceHistory
 COLUMNS: Final = 120
 """Columns of a map at most: a column of a page then has five pixels or more."""
 
+_WORSE: Final = {"auc": "fall", "ne": "rise"}  # a calibration can leave 1 for either side
 _PAST: Final = 8  # reports of the past at least, as long as there are so many
 _PART: Final = 4  # the past is at least this part of the run, so that a fault shows while it lasts
 
@@ -37,6 +38,7 @@ class Map:
         task: The task; None for what is of none.
         column: The column of slices; empty for all else.
         metric: What of the rows is compared.
+        worse: Which direction is the worse one, `rise` or `fall`; empty if neither is, or both are.
         names: The names of the rows: values of the column, features, tables, ranks.
         steps: The last step of each column, (t,).
         wall_times: Its time in seconds since the epoch, (t,).
@@ -50,6 +52,7 @@ class Map:
     task: str | None
     column: str
     metric: str
+    worse: str
     names: tuple[str, ...]
     steps: Integers
     wall_times: Floats
@@ -125,14 +128,15 @@ def _map(group: Sequence[Scanned], columns: int) -> Map:
         every = [each.watched for each in group if each.watched is not None]
         values = np.stack([_means(each.values, shown.edges(each.steps)) for each in every])
         names = tuple(each.name for each in every)
-        return Map(kind, None, "", first.metric, names, *shown, z, values, None)
+        looks_at = every[0].kind
+        worse = {(True, False): "rise", (False, True): "fall"}
+        direction = worse.get((looks_at.rises, looks_at.falls), "")
+        return Map(kind, None, "", first.metric, direction, names, *shown, z, values, None)
     edges = shown.edges(history.steps)
     parts = np.diff(sums.totals_of(history)[:, edges], axis=1)
     values = _values(first, history, parts, shown).T
-    return Map(
-        *(kind, history.task, history.column, first.metric, tuple(history.values)),
-        *(*shown, z, values, parts[EXAMPLES].T),
-    )
+    about = kind, history.task, history.column, first.metric, _WORSE.get(first.metric, "")
+    return Map(*about, tuple(history.values), *shown, z, values, parts[EXAMPLES].T)
 
 
 def _means(values: Floats, edges: Integers) -> Floats:

@@ -142,6 +142,13 @@ def test_the_loss_of_a_rank_is_compared_with_the_others() -> None:
     assert [name for name, onset in found.items() if onset is not None] == ["3"]
 
 
+def test_a_rank_without_a_finite_loss_hides_no_other() -> None:
+    broken = np.where(STEPS > 1000, np.nan, 1.0)
+    ranks = [scalars("loss", broken if rank == 1 else 1.0, rank) for rank in range(3)]
+    known = {series.name: np.isfinite(series.values).all() for series in all_of(*ranks)}
+    assert known == {"0": True, "1": False, "2": True}
+
+
 def test_of_two_ranks_the_slow_one_is_found() -> None:
     for tag, to in (("step_seconds/p50", 3), ("samples_per_second", 1 / 3)):
         tag = f"recommender/throughput/{tag}"

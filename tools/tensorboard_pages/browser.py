@@ -167,6 +167,11 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
+    def nodes(self) -> int:
+        """Returns how many nodes of documents are in memory, after a garbage collection."""
+        self._driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        return int(self._driver.execute_cdp_cmd("Memory.getDOMCounters", {})["nodes"])
+
     @contextlib.contextmanager
     def within(self, frame: str) -> Iterator[None]:
         """Works in the frame that a selector finds, as a context."""

@@ -400,7 +400,7 @@ def _read(run: Run) -> tuple[dict[str, SliceHistory], list[Any], dict[str, Any],
 
 def _about(each: Map) -> dict[str, Any]:
     about = {name: getattr(each, name) for name in ("kind", "task", "column", "metric")}
-    return {"key": json.dumps([*about.values()]), **about}
+    return {"key": json.dumps([*about.values()]), **about, "worse": each.worse}
 
 
 def _rows(answer: Answer, found: Sequence[Map]) -> list[dict[str, Any] | None]:

@@ -10,6 +10,7 @@ const GROUPS_SHOWN = 50;
 const ROWS_SHOWN = 30;
 const Z_LIMIT = 6;
 const LEAST_REST_MS = 3000;
+const LIST_REST_MS = 30000;
 const STATE_KEY = "p.rec_summary.state";
 
 const METRIC_NAMES = {
@@ -30,9 +31,6 @@ const METRIC_HINTS = {
   accuracy: "higher is better",
   loss: "lower is better",
 };
-// A fall of these is the worse direction. All else is worse when it rises.
-const FALL_IS_WORSE = new Set(["auc", "accuracy", "importance"]);
-const NO_DIRECTION = new Set(["traffic", "click_rate"]);
 
 const STYLE = `
 :root { color-scheme: light; --bg:#fff; --panel:#fff; --ink:#1d2127; --soft:#5b6470; --line:#dfe3e8;
@@ -219,10 +217,6 @@ function metricName(metric) {
   return METRIC_NAMES[metric] || metric;
 }
 
-function worseSign(metric) {
-  return FALL_IS_WORSE.has(metric.replace(/^.*\//, "")) ? -1 : 1;
-}
-
 // ---- asking ----------------------------------------------------------------
 
 let stored = null;
@@ -289,7 +283,7 @@ function loadState() {
 function saveState() {
   const target = addressWindow();
   try {
-    const text = encodeURIComponent(JSON.stringify(state)).replace(/'/g, "%27");
+    const text = encodeURIComponent(JSON.stringify({ ...state, runs: [...state.runs, ...awaited] })).replace(/'/g, "%27");
     const rest = hashParts(target.location.hash).filter((part) => !part.startsWith(STATE_KEY + "="));
     if (target !== window && rest.length === 0) rest.push("rec_summary");
     const hash = "#" + [...rest, `${STATE_KEY}=${text}`].join("&");
@@ -372,8 +366,6 @@ function cross(step) {
   crossStep = step;
   for (const item of crossed) {
     if (item.element.isConnected) item.show(step);
-    else if (item.seen) crossed.delete(item);
-    if (item.element.isConnected) item.seen = true;
   }
 }
 
@@ -697,6 +689,7 @@ function replace(part, children) {
   const height = body.offsetHeight;
   body.style.setProperty("min-height", `${height}px`);
   body.replaceChildren(...children.filter(Boolean));
+  for (const item of crossed) if (!item.element.isConnected) crossed.delete(item);
   for (const details of body.querySelectorAll("details")) if (open.has(details.dataset.key)) details.open = true;
   for (const view of body.querySelectorAll("[data-scroll]")) {
     const was = scrolls.get(view.dataset.scroll);
@@ -722,7 +715,8 @@ function paintHeads() {
   const chosen = chosenWindow(all);
   const drawn = curves();
   if (!drawn.length) {
-    replace("heads", [state.runs.length ? waiting("quality", state.runs[0]) : empty("No run is chosen.")]);
+    const missing = awaited.length ? empty("Not there yet: ", awaited.map((run) => [named(run), " "])) : empty("No run is chosen.");
+    replace("heads", [state.runs.length ? waiting("quality", state.runs[0]) : missing]);
     return;
   }
   const marks = [];
@@ -730,7 +724,7 @@ function paintHeads() {
   const domain = extent();
   if (drawn.length > 1) {
     children.push(make("div", { class: "legend" }, drawn.map(([run, { runs }]) =>
-      make("span", {}, make("span", { class: "swatch", style: { background: colour(run) } }), named(run), runs ? ` of ${runs.length} runs, from the least to the greatest` : ""))));
+      make("span", {}, make("span", { class: "swatch", style: { background: colour(run) } }), named(run), runs ? ` of at most ${runs.length} runs, from the least to the greatest` : ""))));
   }
   const tasks = new Map();
   const losses = [];
@@ -768,7 +762,7 @@ function card(task, metric, series, marks, domain, chosen) {
   while (i > 0 && first.value[i] === null) i--;
   const value = make("div", { class: "value" }, number(first.value[i]), " ",
     make("small", {}, i >= 0 ? `${spread(first, i)} ` : "", i >= 0 ? `at step ${number(first.step[i])}` : ""));
-  const headings = ["Step", "Time", "Run", title, "Band"];
+  const headings = ["Step", "Time", "Run", title, "± 95 %, or least to greatest"];
   const rows = () => series.flatMap((points) => inside(points).map((k) => [number(points.step[k]), clock(points.wall_time[k]), named(points.run, 40),
     number(points.value[k], 6), spread(points, k) || "–"]));
   return make("article", { class: "card", "data-task": task || "", "data-metric": metric },
@@ -891,7 +885,7 @@ async function askForMap(part, run, key) {
   const known = data.answers.get(name);
   if (known && (known.busy || known.of === of)) return;
   await load("map", run, key);
-  data.answers.get(name).of = of;
+  data.answers.get(name).of = of; // one that failed is asked for with the next maps
   while (dragging) await new Promise((resolve) => setTimeout(resolve, 100));
   if (run === focus()) paintMap(part);
 }
@@ -903,8 +897,11 @@ const EMPTY = {
   ranks: ["No ranks to compare. Record a run of several ranks."],
 };
 
-function choose(maps, part) {
-  const wish = state.maps[part] || {};
+function wishFor(map) {
+  return { kind: map.kind, task: map.task || "", column: map.column, metric: map.metric };
+}
+
+function choose(maps, wish = {}) {
   const score = (map) => (map.kind === wish.kind) * 1 + ((map.task || "") === wish.task) * 2 + (map.column === wish.column) * 4 + (map.metric === wish.metric) * 8;
   if (Object.keys(wish).length) return maps.reduce((best, map) => (score(map) > score(best) ? map : best), maps[0]);
   const moved = new Set((answer("why", focus())?.rows || []).map((row) => row?.map));
@@ -916,10 +913,12 @@ function toggles(part, maps, map, key, label, order) {
   if (values.length < 2) return [];
   if (order) values.sort((a, b) => (order.indexOf(a) + 99) % 99 - (order.indexOf(b) + 99) % 99);
   const set = async (value) => {
-    state.maps[part] = { kind: map.kind, task: map.task || "", column: map.column, metric: map.metric, [key]: value };
+    // The nearest to the one that is shown, of those that the toggle is about.
+    const next = choose(mapsOf(part).filter((m) => (m[key] || "") === value), { ...map, task: map.task || "" });
+    state.maps[part] = wishFor(next);
     opened[part] = undefined;
     saveState();
-    await askForMap(part, focus(), choose(mapsOf(part), part).key);
+    await askForMap(part, focus(), next.key);
     paintMap(part);
   };
   const caption = make("span", { class: "soft" }, label);
@@ -943,14 +942,14 @@ function paintMap(part) {
   const maps = mapsOf(part);
   parts[part].element.hidden = part === "others" && !maps.length;
   if (!maps.length) return replace(part, [empty(...(EMPTY[part] || []).map((e) => (e.cloneNode ? e.cloneNode(true) : e)))]);
-  const about = choose(maps, part);
+  const about = choose(maps, state.maps[part]);
   askForMap(part, run, about.key);
   const entry = data.answers.get(`map ${run} ${about.key}`);
   const map = { ...about, ...entry.value };
   const sameKind = maps.filter((m) => m.kind === map.kind);
   const inColumn = sameKind.filter((m) => m.column === map.column);
-  const sign = worseSign(map.metric);
-  const legend = NO_DIRECTION.has(map.metric) ? "red: higher" : sign < 0 ? "red: lower, the worse" : "red: higher, the worse";
+  const sign = map.worse === "fall" ? -1 : 1;
+  const legend = sign < 0 ? "red: lower, the worse" : map.worse ? "red: higher, the worse" : "red: higher";
   const colours = ramp();
   const bar = make("canvas", { width: 121, height: 1, "aria-hidden": "true" });
   const barData = new ImageData(121, 1);
@@ -1046,7 +1045,7 @@ function paintMap(part) {
     const [a, b] = [Math.min(was.from, c), Math.max(was.from, c)];
     setRange([a > 0 ? map.step[a - 1] + 1 : map.step[0], map.step[b]]);
   });
-  plane.addEventListener("pointercancel", () => {
+  plane.addEventListener("lostpointercapture", () => {
     drag = null;
     dragging = false;
     selection.hidden = true;
@@ -1106,7 +1105,7 @@ function curve(part, map, row) {
 
 async function openRow(map, name, scroll) {
   const part = sectionOf(map.kind);
-  state.maps[part] = { kind: map.kind, task: map.task || "", column: map.column, metric: map.metric };
+  state.maps[part] = wishFor(map);
   opened[part] = opened[part] === name && !scroll ? undefined : name;
   saveState();
   if (scroll) await askForMap(part, focus(), map.key);
@@ -1217,18 +1216,18 @@ function paintRunList() {
     matches++;
     if (found.length < RUNS_SHOWN) found.push(run);
   }
-  const active = bar.items.contains(document.activeElement) ? document.activeElement.value : null;
+  const active = bar.items.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
   const groups = data.groups.filter(({ group }) => group.toLowerCase().includes(wish)).slice(0, GROUPS_SHOWN);
   bar.items.replaceChildren(...groups.map(({ group, runs }) => {
-    const box = make("input", { type: "checkbox", "data-group": group, style: { "min-height": "0", margin: "0 6px 0 0" }, onchange: () => toggleGroup(group, box.checked) });
+    const box = make("input", { type: "checkbox", "data-group": group, "data-focus": `group ${group}`, style: { "min-height": "0", margin: "0 6px 0 0" }, onchange: () => toggleGroup(group, box.checked) });
     box.checked = state.groups.includes(group);
-    return make("label", {}, box, named(group, 60), make("span", { class: "step" }, `group of ${runs.length} runs`));
+    return make("label", {}, box, named(group, 60), make("span", { class: "step" }, `group of ${runs} runs`));
   }), ...found.map((run) => {
-    const box = make("input", { type: "checkbox", value: run.run, style: { "min-height": "0", margin: "0 6px 0 0" }, onchange: () => toggleRun(run.run, box.checked) });
+    const box = make("input", { type: "checkbox", value: run.run, "data-focus": `run ${run.run}`, style: { "min-height": "0", margin: "0 6px 0 0" }, onchange: () => toggleRun(run.run, box.checked) });
     box.checked = chosen.has(run.run);
     return make("label", {}, box, named(run.run, 70), make("span", { class: "step" }, run.step === null ? "" : `step ${number(run.step)}`));
   }));
-  if (active !== null) [...bar.items.querySelectorAll("input")].find((box) => box.value === active)?.focus({ preventScroll: true });
+  if (active !== null) [...bar.items.querySelectorAll("input")].find((box) => box.dataset.focus === active)?.focus({ preventScroll: true });
   bar.count.textContent = matches > found.length ? `The newest ${found.length} of ${number(matches)} runs. Filter for the others.` : `${number(matches)} runs`;
 }
 
@@ -1340,13 +1339,11 @@ async function loadFocus() {
   await load("maps", run);
   // The server reads a run at most a twentieth of the time: what came meanwhile is asked for later.
   if (["quality", "why", "maps"].some((route) => answer(route, run)?.is_current === false)) stale.add(run);
-  while (dragging) await new Promise((resolve) => setTimeout(resolve, 100));
-  if (run === focus()) {
-    paintMoved();
-    for (const part of MAPS) {
-      await breathe();
-      paintMap(part);
-    }
+  if (run === focus()) paintMoved();
+  for (const part of MAPS) {
+    await breathe();
+    while (dragging) await new Promise((resolve) => setTimeout(resolve, 100));
+    if (run === focus()) paintMap(part);
   }
 }
 
@@ -1357,11 +1354,11 @@ async function loadChosen() {
   await loadGroups(state.groups.filter((group) => !answer("group", group)));
   await breathe();
   if (data.isPartial) loadRuns().then(() => (paintBar(), paintRunList()), (error) => showError(error.message));
+  if (focus() && !(answer("why", focus()) && answer("maps", focus()))) await loadFocus();
   if (state.runs.length > 1) {
     await Promise.all(state.runs.filter((run) => !answer("lineage", run)).map((run) => load("lineage", run)));
     paintRuns();
   }
-  if (focus() && !(answer("why", focus()) && answer("maps", focus()))) await loadFocus();
   for (const run of state.runs) {
     if (answer("quality", run)?.is_current !== false || answer("why", run)) continue;
     await load("why", run);
@@ -1378,47 +1375,58 @@ function visible() {
 async function loadRuns(names = []) {
   const all = await ask("runs", names.map((name) => ["run", name]));
   data.runs = all.runs;
-  data.groups = all.groups;
+  if (!names.length) data.groups = all.groups;
   data.isPartial = names.length > 0;
   data.source = all.source;
   bar.lastAnswer = performance.now();
 }
 
+let awaited = []; // runs of the address that are not there yet: another run is not shown instead
+
 function firstRuns() {
   const known = new Set(data.runs.map((run) => run.run));
-  state.runs = (state.runs || []).filter((run) => known.has(run));
-  state.groups = state.groups.filter((name) => data.groups.some(({ group }) => group === name));
-  if (state.runs.length) return;
+  const wanted = [...(state.runs || []), ...awaited];
+  state.runs = wanted.filter((run) => known.has(run));
+  awaited = wanted.filter((run) => !known.has(run));
+  if (state.runs.length || state.groups.length || awaited.length) return;
   const first = data.runs.find((run) => run.is_recommender) || data.runs[0];
   if (first) state.runs = [first.run];
 }
 
 async function poll() {
-  if (!state.runs.length) return;
-  const now = await ask("runs", state.runs.map((run) => ["run", run]));
+  if (!state.runs.length && !awaited.length) return;
+  const now = await ask("runs", [...state.runs, ...awaited].map((run) => ["run", run]));
   bar.lastAnswer = performance.now();
+  if (now.runs.some(({ run }) => awaited.includes(run))) await listAgain();
   const changed = [];
-  for (const run of now.runs) {
-    const key = `${run.step} ${run.wall_time}`;
-    if (data.shown.get(run.run) !== key) changed.push(run.run);
-    data.shown.set(run.run, key);
+  for (const { run, step, wall_time: time } of now.runs) {
+    const key = `${step} ${time}`;
+    if (data.shown.get(run) !== key) stale.add(run);
+    if (data.shown.get(run) !== key || failure("quality", run)) changed.push(run);
+    data.shown.set(run, key);
+    const names = [`why ${run}`, `maps ${run}`];
+    if ([...data.answers].some(([name, entry]) => entry.error && (names.includes(name) || name.startsWith(`map ${run} `)))) stale.add(run);
   }
-  for (const run of changed) stale.add(run);
   if (changed.length) await loadQuality(changed);
-  const run = focus();
-  if (!stale.has(run)) return;
-  // Findings cost the server more: they take at most a twentieth of the time.
-  const entries = ["why", "maps"].map((route) => data.answers.get(`${route} ${run}`) || {});
-  if (entries.some((e) => e.busy || performance.now() - (e.at || 0) < Math.max(LEAST_REST_MS, 20 * (e.took || 0)))) return;
+  // The focus first, then the others, whose errors and marks come with a reading as well.
+  const run = [focus(), ...state.runs].find((each) => stale.has(each) && isDue(each));
+  if (run === undefined) return;
   stale.delete(run);
-  loadFocus();
+  if (run === focus()) loadFocus();
+  else load("why", run).then(() => loadQuality([run]));
+}
+
+// Findings cost the server more than curves: they take at most a twentieth of the time.
+function isDue(run) {
+  const entries = ["why", "maps"].map((route) => data.answers.get(`${route} ${run}`) || {});
+  return entries.every((e) => !e.busy && performance.now() - (e.at || 0) >= Math.max(LEAST_REST_MS, 20 * (e.took || 0)));
 }
 const stale = new Set();
 
 async function listAgain() {
   await loadRuns();
-  await loadGroups(state.groups.filter((name) => data.groups.some(({ group }) => group === name)));
-  if (!state.runs.length) {
+  await loadGroups(state.groups);
+  if (!state.runs.length || awaited.length) {
     firstRuns();
     loadChosen();
   }
@@ -1435,7 +1443,7 @@ async function live() {
     await new Promise((resolve) => setTimeout(resolve, 1000));
     if (!visible()) continue;
     try {
-      if (!data.runs.length || performance.now() - listed > 30000) {
+      if (!data.runs.length || performance.now() - listed > LIST_REST_MS) {
         listed = performance.now();
         listAgain().catch((error) => showError(error.message)); // a long list keeps no record waiting
       }
@@ -1460,6 +1468,10 @@ export async function render() {
     section("features", "Features over time"), section("tables", "Embedding tables over time"), section("ranks", "Ranks over time"),
     section("others", "Tasks and training over time"), section("runs", "Chosen runs"));
   document.body.append(buildBar(), main, tipBox);
+  // Of a map that is gone, the document gets it.
+  document.addEventListener("lostpointercapture", () => {
+    dragging = false;
+  });
   parts.others.element.hidden = parts.runs.element.hidden = true;
   try {
     readStored();

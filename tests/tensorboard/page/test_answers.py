@@ -13,7 +13,7 @@ from rec_summary.tensorboard.page.answers import PageAnswers
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support import command
 from tests.support.broken_streams import BREAK, by_chance, stream
-from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
+from tests.support.record_dirs import START, custom, event, lineage, scalar, train, write_segment
 from tests.support.recorded_streams import write_histories
 
 RUN = "broken"
@@ -224,3 +224,22 @@ def test_runs_of_a_group_are_a_mean_in_a_band(tmp_path: Path) -> None:
     }
     with pytest.raises(KeyError):
         answers.group("none")
+
+
+def test_runs_of_a_group_may_begin_and_end_at_other_times(tmp_path: Path) -> None:
+    tag, noise = "recommender/auc/lifetime", np.random.default_rng(1).normal(0, 0.1, (2, 1500))
+    for number, (begin, count) in enumerate(((0.0, 1500), (172_800.0, 900))):
+        events = (
+            event(step, scalar(tag, noise[number, step - 1]), at=START + begin + step)
+            for step in range(1, count + 1)
+        )
+        entries = lineage(user_defined_info=custom({"group": "wide"}))
+        write_segment(tmp_path / "ab"[number], entries, *events)
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    window = PageAnswers(index).group("wide")["tasks"][0]["metrics"][0]["windows"][0]
+    assert len(window["step"]) <= 500
+    assert np.diff(window["wall_time"]).min() > 0
+    at = np.array(window["step"]) - 1
+    both = np.where(at < 900, noise[:, at].mean(0), noise[0, at])
+    assert window["value"] == pytest.approx(both.tolist(), abs=1e-4)

@@ -206,6 +206,18 @@ def test_a_pointer_shows_values_in_all_charts(
     assert count(page, ".box.line:not([hidden])") == count(page, ".tip:not([hidden])") == 0
 
 
+def test_a_question_that_failed_is_asked_again(server: ViewServer) -> None:
+    script = (
+        "const real = window.fetch; let failures = 2; window.fetch = (...all) =>"
+        " String(all[0]).startsWith('why?') && failures-- > 0"
+        " ? Promise.reject(new Error('gone')) : real(...all);"
+    )
+    with Browser(width=1600, height=1200) as browser:
+        browser.before_each_document(script)
+        with opened(browser, of_runs(server, RUN)):  # waits for findings
+            eventually(lambda: count(browser, ".error:not([hidden])") == 0)
+
+
 def test_tables_have_the_numbers_of_the_answers(
     page: Browser, server: ViewServer, records: Path
 ) -> None:
@@ -258,7 +270,7 @@ def test_all_is_reached_by_keyboard(page: Browser) -> None:
     tab_to(page, '[data-finding="country=DE"]')
     page.press(Keys.ENTER)
     eventually(lambda: page.run(focused).get("row") == "DE")
-    assert count(page, '[data-curve="DE"] .chart path') > 0
+    eventually(lambda: count(page, '[data-curve="DE"] .chart path'))
     page.press(Keys.ENTER)  # the row closes its curve
     assert (count(page, "[data-curve]"), page.run(focused)["row"]) == (0, "DE")
     tab_to(page, f"{SLICES} .map + .tools summary")
@@ -272,7 +284,7 @@ def test_all_is_reached_by_keyboard(page: Browser) -> None:
     assert page.run(focused)["toggle"] == "metric=traffic"
     tab_to(page, f"{SLICES} [data-row]")
     page.press(Keys.ENTER)
-    assert count(page, "[data-curve] .chart path") > 0
+    eventually(lambda: count(page, "[data-curve] .chart path"))
 
 
 def test_all_follows_a_range_and_the_address_holds_it(server: ViewServer, browser: Browser) -> None:

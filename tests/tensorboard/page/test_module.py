@@ -27,18 +27,9 @@ HOSTILE: Final = '<img src=x onerror="document.body.dataset.ran=1"><script>alert
 RIGHT_TO_LEFT: Final = "\u202e" + "ש" * 999
 RUN: Final = "prod/today"
 COLUMNS: Final = 120
-MOST_MS: Final = 200
 START: Final = 1.79e9
 STEPS: Final = [10 * (column + 1) for column in range(COLUMNS)]
 TIMES: Final = [START + step for step in STEPS]
-
-# Long tasks from the very first one on: the observer is in the page before the module.
-_OBSERVER: Final = """
-window.longTasks = [];
-new PerformanceObserver((list) => {
-  for (const entry of list.getEntries()) window.longTasks.push(entry.duration);
-}).observe({type: "longtask", buffered: true});
-"""
 
 
 def _points(level: float) -> dict[str, Any]:
@@ -60,6 +51,7 @@ def _map(kind: str, metric: str, names: list[str], column: str = "") -> dict[str
         "task": "cvr" if kind == "slice" else None,
         "column": column,
         "metric": metric,
+        "worse": {"auc": "fall", "psi": "rise"}.get(metric, ""),
         "key": f"{kind}, {column}, {metric}",
         "step": STEPS,
         "wall_time": TIMES,
@@ -119,6 +111,8 @@ def _answers(
             _map("slice", "auc", slices, "country"),
             _map("feature", "psi", ["age", "price"]),
             _map("table", "norm/p50", ["items"]),
+            _map("task", "calibration", [""]),
+            _map("gradient", "norm", ["gradients"]),
         ]
         lineage = {"run": name, "status": "RUNNING", "step": 1200, "batch_size": 64}
         lineage |= {"learning_rate": 0.1 / (at + 1), "recommender/auc/last_20000": 0.7 + at / 10}
@@ -149,17 +143,13 @@ def _answers(
 def _page(folder: Path, answers: dict[str, Any]) -> str:
     module = (files("rec_summary.tensorboard.page") / "recommender.js").read_text("utf-8")
     module += "\nrender();\n"
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-        for text in (_OBSERVER, module)
-    )
-    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'"
+    digest = base64.b64encode(hashlib.sha256(module.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'"
     data = json.dumps(answers).replace("<", "\\u003c")
     path = folder / "page.html"
     path.write_text(
         '<!DOCTYPE html><html><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}"></head><body>'
-        f"<script>{_OBSERVER}</script>"
         f'<script type="application/json" id="rec-summary-data">{data}</script>'
         f'<script type="module">{module}</script></body></html>',
         "utf-8",
@@ -253,6 +243,31 @@ def test_a_finding_opens_its_curve(browser: Browser) -> None:
     assert browser.run("return document.activeElement.dataset.row") == "ES"
 
 
+@pytest.mark.usefixtures("small")
+def test_a_toggle_shows_what_it_says(browser: Browser) -> None:
+    eventually(lambda: _rows(browser, "others") == [""])
+    _click(browser, '[data-part="others"] [data-toggle="kind=gradient"]')
+    eventually(lambda: _rows(browser, "others") == ["gradients"])
+    legend = "return document.querySelector('[data-part=slices] .scale').textContent"
+    assert "higher, the worse" not in browser.run(legend)  # of a calibration, either side is
+    _click(browser, '[data-part="slices"] [data-toggle="metric=auc"]')
+    eventually(lambda: "red: lower, the worse" in browser.run(legend))
+
+
+@pytest.mark.usefixtures("small")
+def test_a_page_that_stays_open_does_not_grow(browser: Browser) -> None:
+    def turn() -> None:
+        for x in ("time", "step"):
+            _click(browser, f'[data-x="{x}"]')
+            eventually(lambda x=x: _texts(browser, '[data-x][aria-pressed="true"]', "x") == [x])  # type: ignore[misc]
+
+    turn()
+    before = browser.nodes()
+    for _ in range(20):
+        turn()
+    assert browser.nodes() < 2 * before
+
+
 def test_the_address_keeps_the_state(browser: Browser, small: str) -> None:
     _click(browser, '[data-part="slices"] [data-toggle="metric=auc"]')
     _click(browser, '[data-x="time"]')
@@ -315,7 +330,7 @@ def test_a_group_of_runs_is_a_mean_in_a_band(browser: Browser, tmp_path: Path) -
     answers = _answers(["prod/yesterday"], ["ES"], [])
     routes = answers["routes"]
     group = {"group": HOSTILE, "runs": [RUN, "prod/yesterday"]}
-    routes["runs"]["groups"] = [group]
+    routes["runs"]["groups"] = [{"group": HOSTILE, "runs": 2}]
     band = {"least": [0.6] * COLUMNS, "greatest": [0.8] * COLUMNS}
     windows = [{"window": "last_20000", **_points(0.7), **band}]
     tasks = [{"task": "cvr", "metrics": [{"metric": "auc", "windows": windows}]}]
@@ -328,12 +343,20 @@ def test_a_group_of_runs_is_a_mean_in_a_band(browser: Browser, tmp_path: Path) -
     _click(browser, "input[data-group]")
     eventually(lambda: browser.run(paths) == before + 2)  # a line and a band
     legend = browser.run("return document.querySelector('.legend').textContent")
-    assert "of 2 runs, from the least to the greatest" in legend
+    assert "of at most 2 runs, from the least to the greatest" in legend
     table = "return document.querySelector('[data-metric=auc] table').textContent"
     browser.run("document.querySelector('[data-metric=auc] details').open = true")
     eventually(lambda: "0.6 to 0.8" in browser.run(table))
     _ready(browser, browser.run("return location.href"))
     eventually(lambda: browser.run(paths) == before + 2)  # the address keeps it
+    browser.run("document.querySelector('.runs > button').click()")
+    _click(browser, f'input[type="checkbox"][value="{RUN}"]')
+    address = browser.run("return location.href")
+    browser.open("about:blank", ())
+    browser.open(address, ("Quality",))
+    eventually(lambda: browser.run(paths) == 2)  # the group alone
+    chosen = browser.run("return document.querySelector('.runs > button').textContent")
+    assert chosen.startswith("0 runs, 1 group")
 
 
 def test_nothing_moved(browser: Browser, tmp_path: Path) -> None:
@@ -347,28 +370,22 @@ def test_nothing_moved(browser: Browser, tmp_path: Path) -> None:
     assert browser.run("return document.querySelectorAll('[data-finding]').length") == 0
 
 
-def test_many_runs_and_slices_never_block(browser: Browser, tmp_path: Path) -> None:
+def test_of_many_runs_and_slices_some_are_shown(browser: Browser, tmp_path: Path) -> None:
+    # `tools/bench page` measures how long the browser works for it.
     others = [f"sweep/{at}" for at in range(9999)]
     slices = [f"C{at}" for at in range(500)]
-    url = _page(tmp_path, _answers(others, slices, [_finding("country=C7")]))
-
-    def longest() -> float:
-        _ready(browser, url)
-        assert len(_rows(browser)) == 30
-        browser.run(
-            "[...document.querySelectorAll('[data-part=slices] button')]"
-            ".find(e => e.textContent === 'all 500 rows').click();"
-        )
-        eventually(lambda: len(_rows(browser)) == 500)
-        _click(browser, ".runs > button")
-        shown = "return document.querySelectorAll('.runs input[type=checkbox]').length"
-        assert browser.run(shown) == 200
-        browser.run(
-            "const filter = document.querySelector('.runs input[type=search]');"
-            "filter.value = 'sweep/9998'; filter.dispatchEvent(new Event('input'));"
-        )
-        assert browser.run(shown) == 1
-        return float(max(browser.run("return window.longTasks"), default=0))
-
-    # What else runs on the machine makes a task longer, never shorter.
-    assert any(longest() < MOST_MS for _ in range(4))
+    _ready(browser, _page(tmp_path, _answers(others, slices, [_finding("country=C7")])))
+    assert len(_rows(browser)) == 30
+    browser.run(
+        "[...document.querySelectorAll('[data-part=slices] button')]"
+        ".find(e => e.textContent === 'all 500 rows').click();"
+    )
+    eventually(lambda: len(_rows(browser)) == 500)
+    _click(browser, ".runs > button")
+    shown = "return document.querySelectorAll('.runs input[type=checkbox]').length"
+    assert browser.run(shown) == 200
+    browser.run(
+        "const filter = document.querySelector('.runs input[type=search]');"
+        "filter.value = 'sweep/9998'; filter.dispatchEvent(new Event('input'));"
+    )
+    assert browser.run(shown) == 1
