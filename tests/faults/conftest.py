@@ -16,4 +16,4 @@ def ledger() -> Iterator[Ledger]:
     kept = Ledger()
     yield kept
     if TABLE is not None:
-        write_table(Path(TABLE), kept.lines())
+        write_table(Path(TABLE), kept.rows)

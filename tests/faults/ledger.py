@@ -1,9 +1,10 @@
-"""What the suite tried and found, for the table in `docs/reliability.md`."""
+"""What the suite tried and found, for the table `docs/faults.csv`."""
 
 from __future__ import annotations
 
+import csv
 import os
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +13,6 @@ import pytest
 _MODE: Final = os.environ.get("REC_SUMMARY_FAULTS")  # of `tools/check faults`: quick or slow
 SLOW: Final = _MODE == "slow"
 TABLE: Final = os.environ.get("REC_SUMMARY_FAULTS_TABLE")
-BEGIN: Final = "<!-- written by tools/check faults: begin -->"
-_HEAD: Final = (
-    "| fault | tried | survived | records promised | records found |\n|---|---:|---:|---:|---:|"
-)
-END: Final = "<!-- written by tools/check faults: end -->"
 
 
 in_check_only = pytest.mark.skipif(
@@ -77,25 +73,12 @@ class Ledger:
         assert kept == wanted, f"{fault}: {wanted - kept} of {wanted} promised records are missing"
         row.survived += 1
 
-    def lines(self) -> dict[str, str]:
-        """Returns the lines of the table, by fault."""
-        numbers = {
-            name: (row.tried, row.survived, row.promised, row.found)
-            for name, row in self.rows.items()
-        }
-        return {
-            name: f"| {name} | {' | '.join(f'{number:,}' for number in four)} |"
-            for name, four in numbers.items()
-        }
 
-
-def write_table(path: Path, lines: dict[str, str]) -> None:
-    """Puts the lines into the table of a document; those of faults not tried now stay."""
-    text = path.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    table, _, after = rest.partition(END)
-    kept = {
-        line.split("|")[1].strip(): line for line in table.splitlines()[3:] if line.startswith("|")
-    }
-    body = "\n".join({**kept, **lines}.values())
-    path.write_text(f"{before}{BEGIN}\n{_HEAD}\n{body}\n{END}{after}", encoding="utf-8")
+def write_table(path: Path, rows: dict[str, Row]) -> None:
+    """Puts the rows into the table; those of faults not tried now stay."""
+    with path.open(encoding="utf-8", newline="") as file:
+        head, *old = csv.reader(file)
+    new = {name: [name, *map(str, astuple(row))] for name, row in rows.items()}
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = {**{row[0]: row for row in old}, **new}
+        csv.writer(file, lineterminator="\n").writerows([head, *table.values()])
