@@ -94,9 +94,9 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
 
 
 def _write(stored: dict[str, Any]) -> None:
-    """Writes the pages from all results; the comparison has a page of its own."""
-    order = [name for name in _BENCHMARKS if name != "compare"]
-    report.write_page(_PAGE, stored, order, _IMAGES)
+    """Writes the pages from all results; the figures of the comparison are on another one."""
+    elsewhere = {"compare": f"The figures are in [Other loggers]({_COMPARISON.name})."}
+    report.write_page(_PAGE, stored, list(_BENCHMARKS), _IMAGES, elsewhere)
     if "compare" in stored:
         report.write_comparison(_COMPARISON, stored["compare"])
 
