@@ -109,8 +109,8 @@ def _doc(value: Any) -> str:
 
 def _described(heading: str, name: str, value: Any, home: str) -> list[str]:
     lines = [heading, ""]
-    code = [home] if home else []
-    code += _signature(name, value)
+    signature = _signature(name, value)
+    code = [*([home] if home else []), *([""] if home and signature else []), *signature]
     if code:  # `py`, because `tools/docs` runs blocks of `python`
         lines += ["```py", *code, "```", ""]
     lines += _markdown(_doc(value))
@@ -126,9 +126,10 @@ def _signature(name: str, value: Any) -> list[str]:
         return []
     function = getattr(value, "__func__", value)
     if isinstance(value, type):
-        if not inspect.isfunction(vars(value).get("__init__")) or value in (Records, Groups):
+        function = vars(value).get("__init__")
+        only_result = value in (Records, Groups)
+        if not inspect.isfunction(function) or only_result or getattr(value, "_is_protocol", False):
             return []
-        function = vars(value)["__init__"]
     signature = inspect.signature(function)
     found = list(signature.parameters.values())
     method = isinstance(value, type) or "." in function.__qualname__
