@@ -76,7 +76,9 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
     stored = merge(tmp_path / "p.json", "name", "How it is done.", rows, machine)
     page = tmp_path / "p.md"
     page.write_text(f"# Title\n\n{report.BEGIN}\nold\n{report.END}\n\n## Findings\n")
-    report.write_page(page, stored, ["name", "alone"], tmp_path)
+    stored = merge(tmp_path / "p.json", "moved", "As others.", rows, machine)
+    elsewhere = {"moved": "See another page."}
+    report.write_page(page, stored, ["name", "alone", "moved"], tmp_path, elsewhere)
     lines = page.read_text().splitlines()
     assert (lines[0], lines[-1], "old" in lines) == ("# Title", "## Findings", False)
     # Of one round there is no spread. The only peer is in the heading, of ratios there are two.
@@ -86,7 +88,9 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
     assert any(line.startswith("| dear |") and line.endswith("| **no** |") for line in lines)
     columns = lines[lines.index("## alone") :]
     assert columns[4:9] == ["**many**", "", "| what | ours |", "|---|---|", "| x | 2.00 s |"]
-    assert "P, 2 cores, 1 GB, S, Python 3, : name, alone." in lines
+    moved = lines[lines.index("## moved") :]
+    assert moved[2:5] == ["As others.", "", "See another page."]
+    assert "P, 2 cores, 1 GB, S, Python 3, : name, alone, moved." in lines
 
 
 def test_every_second_round_goes_backwards_in_fresh_processes() -> None:

@@ -40,7 +40,7 @@ _GROUPS = {  # the order of the page: what a training pays first, then readers
 _BENCHMARKS = {name: function for group in _GROUPS.values() for name, function in group.items()}
 _COUNT = click.IntRange(min=1)
 _JSON = ROOT / "docs" / "performance.json"
-_PAGE = ROOT / "docs" / "performance.md"
+_PAGE = ROOT / "docs" / "performance_tables.md"
 _COMPARISON = ROOT / "docs" / "other_loggers.md"
 _WIDTH = 160  # of the table in a log
 _IMAGES = ROOT / "docs" / "images"
@@ -56,7 +56,7 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
     """Measure this package and others that do the same, in alternation.
 
     Each measurement runs in a fresh process. Results go to docs/performance.json, those of
-    other benchmarks stay there, and docs/performance.md is made from it.
+    other benchmarks stay there, and docs/performance_tables.md is made from it.
     """
     if page:
         _write(json.loads(_JSON.read_text()))
@@ -94,9 +94,9 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
 
 
 def _write(stored: dict[str, Any]) -> None:
-    """Writes the pages from all results; the comparison has a page of its own."""
-    order = [name for name in _BENCHMARKS if name != "compare"]
-    report.write_page(_PAGE, stored, order, _IMAGES)
+    """Writes the pages from all results; the figures of the comparison are on another one."""
+    elsewhere = {"compare": f"The figures are in [Other loggers]({_COMPARISON.name})."}
+    report.write_page(_PAGE, stored, list(_BENCHMARKS), _IMAGES, elsewhere)
     if "compare" in stored:
         report.write_comparison(_COMPARISON, stored["compare"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +96,18 @@ def side_by_side(rows: Sequence[Row]) -> str:
 
 def write_comparison(path: Path, entry: dict[str, Any]) -> None:
     """Replaces the figures in the page that compares packages."""
-    _replace(
-        path,
-        [
-            f"{side_by_side(rows_from(entry['rows']))}\n",
-            f"{entry['setting']} Each figure is the median.\n",
-            f"{_when(entry)}; {in_words(entry['machine'])}.\n",
-        ],
-    )
+    how = "[how it is measured](performance_tables.md#compare)"
+    figures = side_by_side(rows_from(entry["rows"]))
+    _replace(path, [f"{figures}\n", f"Medians of {entry['date']}; {how}.\n"])
 
 
-def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images: Path) -> None:
+def write_page(
+    path: Path,
+    stored: dict[str, Any],
+    order: Sequence[str],
+    images: Path,
+    elsewhere: Mapping[str, str],
+) -> None:
     """Replaces the results in the page of the documentation.
 
     Args:
@@ -114,6 +115,7 @@ def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images:
         stored: The results of all benchmarks, as in the JSON file.
         order: In which order they come.
         images: Where pictures are; `performance-<benchmark>*.png` are shown.
+        elsewhere: For benchmarks whose figures are on another page, what is said in their place.
     """
     parts = []
     versions: dict[str, list[str]] = {}
@@ -121,7 +123,7 @@ def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images:
         entry = stored[name]
         versions.setdefault(in_words(entry["machine"]), []).append(name)
         parts.append(f"## {name}\n\n{entry['setting']}\n")
-        parts.append(tables(rows_from(entry["rows"])) + "\n")
+        parts.append((elsewhere.get(name) or tables(rows_from(entry["rows"]))) + "\n")
         for picture in sorted(images.glob(f"performance-{name}*.png")):
             title = picture.stem.removeprefix("performance-").replace("-", " ")
             parts.append(f"![{title}]({images.name}/{picture.name})\n")
