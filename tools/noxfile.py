@@ -11,10 +11,10 @@ import datetime
 import fcntl
 import json
 import time
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import nox
 from packaging.requirements import Requirement
