@@ -32,7 +32,7 @@ def check_that(
         raise error(three_part(name, value, expected))
 
 
-def check_type(name: str, value: Any, types: Any, expected: str) -> Any:
+def check_type(name: str, value: object, types: Any, expected: str) -> Any:
     """Returns the value; raises TypeError if it is not one of `types`. A bool is not an int."""
     wanted = types if isinstance(types, tuple) else (types,)
     # True is an int to Python, but a caller that passes True does not mean 1.
@@ -41,7 +41,7 @@ def check_type(name: str, value: Any, types: Any, expected: str) -> Any:
     return value
 
 
-def check_optional(name: str, value: Any, kind: type) -> Any:
+def check_optional(name: str, value: object, kind: type) -> Any:
     """Returns an object of a public class of this package, or None.
 
     Raises:
@@ -199,7 +199,7 @@ def check_directory(name: str, path: str | os.PathLike[str]) -> str:
     return os.path.abspath(os.path.expanduser(text))
 
 
-def plain_array(values: Any) -> Array:
+def plain_array(values: object) -> Array:
     """Returns an array-like as an array, with NaN in place of masked elements.
 
     Raises:

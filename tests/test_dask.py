@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
+
+pytest.importorskip("pandas")
+
+import pandas as pd
 
 import rec_summary.dask
 from rec_summary import load

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("selenium")
+
 from tools.tensorboard_pages import pages
 from tools.tensorboard_pages.browser import Browser, available
 from tools.tensorboard_pages.server import TensorBoardServer

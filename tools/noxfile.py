@@ -11,10 +11,10 @@ import datetime
 import fcntl
 import json
 import time
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import nox
 from packaging.requirements import Requirement
@@ -26,7 +26,7 @@ BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
 
 READ_SIDE = ("tables", "pictures")
 BOTH_SIDES = ("mindspore", *READ_SIDE)
-# What the tests need; the bounds of the extra `dev` are for the linters too.
+# What the tests need, of the extras `dev` and `test`; their bounds are for the linters too.
 TEST_TOOLS = (
     *("distributed", "hypothesis", "prometheus_client", "psutil", "pytest", "scikit-learn"),
     "selenium",

@@ -237,7 +237,7 @@ class _Server(ThreadingHTTPServer):
         finally:
             self._room.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """Says nothing about a client that went away or never read."""
 
 

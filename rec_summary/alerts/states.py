@@ -375,11 +375,7 @@ class AlertStates:
         """
         rank, wall_times, steps, scalars, over, state = news
         run = self._runs.setdefault(name, _Run())
-
-        def seen(times: Floats) -> Floats:
-            return np.minimum(times, now) if old else np.full(len(times), now)
-
-        arrived = seen(wall_times)
+        arrived = _seen(wall_times, now, old)
         if over is False:
             run.mark_alive(float(arrived[0]))
         if steps is not None:
@@ -395,7 +391,7 @@ class AlertStates:
         for quiet in self._series_of(name, rank, None, float(arrived[0])).silences:
             edges += [(-1, edge) for edge in quiet.take(arrived, steps)]
         for tag, places, values in _by_tag(concatenated([scalars])):
-            mine = seen(values.wall_times)
+            mine = _seen(values.wall_times, now, old)
             series = self._series_of(name, rank, tag, float(mine[0]))
             about = run.troubles if tag == ERRORS else ""
             for alert in series.alerts:
@@ -465,6 +461,11 @@ class AlertStates:
                 elif tag is not None:
                     series.alerts.append(ValueAlert(rule, name, rank, tag))
         return series
+
+
+def _seen(wall_times: Floats, now: float, old: bool) -> Floats:
+    """Returns when records arrived: when they were written if they are old."""
+    return np.minimum(wall_times, now) if old else np.full(len(wall_times), now)
 
 
 def _most_frequent(troubles: Mapping[str, int]) -> str:

@@ -55,8 +55,11 @@ Judge = Callable[..., Damage | None]
 class Clock(Protocol):
     """The real time and one that never jumps, as the module `time` has them."""
 
-    def time(self) -> float: ...
-    def monotonic(self) -> float: ...
+    def time(self) -> float:
+        """Returns the seconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Returns seconds that only grow."""
 
 
 def watch(

@@ -63,6 +63,7 @@ class RecordsCommand(click.Command):
         """Takes what `click.Command` takes, and what a command does with places.
 
         Args:
+            *args: The arguments of `click.Command`.
             writes: The parameter that names the destination. With the parameter `follow`, the
                 command writes until it is stopped.
             writes_beside: Whether the destination is the source where none is given.
@@ -70,6 +71,7 @@ class RecordsCommand(click.Command):
             fetches: Whether the command needs local copies of all files of the source.
             quiet: The help of `--quiet`.
             failure: The exit code of an error that is not a mistake in the arguments.
+            **options: More arguments of `click.Command`.
         """
         super().__init__(*args, **options)
         self._writes, self._writes_beside = writes, writes_beside

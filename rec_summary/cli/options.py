@@ -93,7 +93,7 @@ def flag(name: str, text: str, *, into: str | None = None) -> Decorator:
 def removed(name: str, instead: str, *, is_flag: bool = False) -> Decorator:
     """Returns an option that 0.1 had: with it, an error says what serves in its place."""
 
-    def refuse(_: click.Context, __: click.Parameter, value: Any) -> None:
+    def refuse(_: click.Context, __: click.Parameter, value: object) -> None:
         if value:
             what = f"the option {name}, which is removed,"
             raise click.UsageError(three_part(what, value, instead))

@@ -132,7 +132,7 @@ def _check_create(name: str, value: object) -> dict[str, bool]:
     return check_entries(name, value, {"train": check_bool, "result": check_bool})
 
 
-def _check_groups(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+def _check_groups(name: str, value: object) -> tuple[tuple[int, ...], ...]:
     groups = check_elements(name, value, Sequence, "a list of lists of ints")
     check_that(all(map(len, groups)), name, value, "lists of numbers")
     return tuple(tuple(check_int(f"a number in {name}", n, 0) for n in group) for group in groups)

@@ -295,8 +295,8 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
     def metrics_of(part: Any) -> dict[str, float]:
         of_part = MetricValues()
         states = {tags.QUALITY: part} if is_quality_only else part.states
-        for group, state in states.items():
-            _read_state(of_part, group, "", state, of_slices)
+        for group, counted in states.items():
+            _read_state(of_part, group, "", counted, of_slices)
         return {tag[len(tags.PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
 
     is_brief = is_quality_only and not detail.full

@@ -301,7 +301,7 @@ def _by_key(part: Any) -> dict[Any, Any]:
 _COPIED: Final = (State, np.ndarray, list)  # a union would be made for each value
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """Returns an independent copy of the contents of a state; elements of lists never change."""
     if isinstance(value, _COPIED):
         return value.copy()
@@ -310,7 +310,7 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def to_array(value: Any) -> Array:
+def to_array(value: object) -> Array:
     """Returns a setting or a sum as an array to be stored; ints become int64."""
     return np.array(value, np.int64 if isinstance(value, int) else None)
 

@@ -250,7 +250,7 @@ def metrics_of(evaluation: EvaluationLineage) -> Iterator[tuple[str, Any]]:
         yield valid(name)[:LONGEST_TAG], value
 
 
-def numeric(value: Any) -> float | None:
+def numeric(value: object) -> float | None:
     """Returns a metric's value as a float, or None if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -260,7 +260,7 @@ def numeric(value: Any) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, str):
         return valid(value)[:LONGEST_TEXT]
     try:
@@ -300,7 +300,7 @@ def _check_length(length: int) -> None:
         raise ValueError(three_part("the length of a name in custom data", length, expected))
 
 
-def _add(columns: dict[str, Any], name: str, value: Any) -> None:
+def _add(columns: dict[str, Any], name: str, value: object) -> None:
     """Adds a value under a name; if it is taken, with the prefix `custom.`."""
     while name in columns:
         name = f"custom.{name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import Final
 
 from rec_summary.records.format.limits import LONGEST_TEXT
 
@@ -65,7 +65,7 @@ def utc(seconds: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
     return f"{seconds:.6g} seconds since 1970" if date is None else date.strftime(form)
 
 
-def check_unicode(value: Any) -> None:
+def check_unicode(value: object) -> None:
     """Makes sure that protobuf can hold all strings in a value.
 
     Raises:

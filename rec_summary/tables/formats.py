@@ -346,7 +346,7 @@ def _csv_text(cell: object) -> str:
     return "" if cell is None else str(cell).replace("\0", "\ufffd")
 
 
-def json_value(value: Any) -> Any:
+def json_value(value: object) -> Any:
     """Returns a value for JSON; a dataclass becomes an object.
 
     A float that is not finite becomes one of the strings `NaN`, `Infinity` and `-Infinity`, as in

@@ -207,7 +207,7 @@ def sort_rows(rows: Iterable[_AnyRow], name: str, *, descending: bool = False) -
     return [row for _, row in present] + [row for place, row in places if place is None]
 
 
-def _place(value: Any) -> tuple[bool, int | float, str] | None:
+def _place(value: object) -> tuple[bool, int | float, str] | None:
     """Returns what decides the place of a value in an order; None if it has no place."""
     number = _number(value)
     if value is None or (number is not None and number != number):  # a text may say `nan`

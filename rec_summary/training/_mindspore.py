@@ -117,7 +117,7 @@ def release_iterator(dataset_helper: Any) -> None:
         stop()
 
 
-def is_remembered_generator(source: Any) -> bool:
+def is_remembered_generator(source: object) -> bool:
     """Whether `source` is MindSpore's wrapper of a generator object.
 
     The wrapper repeats a generator. For that, it keeps every row (`itertools.tee`).

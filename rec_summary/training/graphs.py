@@ -106,7 +106,7 @@ def _fill_parameter(message: lineage_pb2.OperationParameter, key: str, value: An
         message.mapStr[key] = _text(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "None"
     return json.dumps(value, default=str)

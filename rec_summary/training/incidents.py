@@ -405,7 +405,7 @@ def _middle(values: Array) -> float:
     return float(np.partition(values, middle)[middle])
 
 
-def _copy(value: Any) -> Array:
+def _copy(value: object) -> Array:
     return np.array(as_array(value, "a column or an output"))
 
 

@@ -16,18 +16,18 @@ def mindspore() -> Any:
     return sys.modules.get("mindspore")
 
 
-def is_parameter(value: Any) -> bool:
+def is_parameter(value: object) -> bool:
     """Whether this is a `mindspore.Parameter`."""
     # Without the name, another thread is loading MindSpore just now.
     return isinstance(value, getattr(mindspore(), "Parameter", ()))
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether this is a `mindspore.Tensor` and no Parameter, whose memory is live."""
     return mindspore() is not None and type(value) is getattr(mindspore(), "Tensor", None)
 
 
-def is_cell(value: Any) -> bool:
+def is_cell(value: object) -> bool:
     """Whether this is a `mindspore.nn.Cell`."""
     return isinstance(value, getattr(getattr(mindspore(), "nn", None), "Cell", ()))
 

@@ -99,7 +99,7 @@ class StepView:
         return self._args.get("net_outputs")
 
 
-def losses(outputs: Any) -> list[float]:
+def losses(outputs: object) -> list[float]:
     """Returns the losses of a step: the network's output, or the first of several outputs.
 
     Further ones come after it if the outputs begin with several numbers.
@@ -115,5 +115,5 @@ def losses(outputs: Any) -> list[float]:
     return [as_number(outputs[0], what), *(loss.item() for loss in further)]
 
 
-def _is_number(output: Any) -> bool:
+def _is_number(output: object) -> bool:
     return isinstance(output, Tensor) and not output.shape and output.is_floating_point()

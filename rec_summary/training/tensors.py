@@ -40,7 +40,7 @@ def _dtypes() -> dict[Any, np.dtype[Any]]:
     return kinds
 
 
-def as_array(value: Any, what: str) -> Array:
+def as_array(value: object, what: str) -> Array:
     """Returns a Tensor, Parameter, array or number as a numpy array, which may be a view.
 
     An array is also whatever numpy can convert, such as a tensor of another framework. A masked
@@ -71,7 +71,7 @@ def as_number(value: Any, what: str) -> float:
     return to_number(as_array(value, what))
 
 
-def to_number(value: Any) -> float:
+def to_number(value: object) -> float:
     """Returns a number, or the mean of an array of numbers, as a float.
 
     NaN and infinities are kept. Source: MindSpore's collector takes the mean of a loss with more
@@ -121,7 +121,7 @@ def small_copy(value: Any, most: int) -> Array | None:
     return None
 
 
-def own_array(value: Any, what: str, rows: int | None = None) -> Array:
+def own_array(value: object, what: str, rows: int | None = None) -> Array:
     """Returns a copy of real numbers, in a type that numpy can compute with.
 
     Args:
@@ -151,7 +151,7 @@ def own_array(value: Any, what: str, rows: int | None = None) -> Array:
     return array
 
 
-def _to_array(value: Any, what: str) -> Array:
+def _to_array(value: object, what: str) -> Array:
     if not isinstance(value, (list, tuple)):
         return as_array(value, what)
     if any(

@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
+
+pytest.importorskip("pandas")
+
+import pandas as pd
 from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError
 from PIL import Image

@@ -5,6 +5,9 @@ import math
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn")
+
 from sklearn.metrics import average_precision_score, log_loss, precision_recall_curve, roc_auc_score
 
 from rec_summary.metrics.lists.list_quality import pairs_of_all

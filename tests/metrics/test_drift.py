@@ -5,6 +5,9 @@ from itertools import chain
 
 import numpy as np
 import pytest
+
+pytest.importorskip("scipy")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy

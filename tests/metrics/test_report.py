@@ -7,6 +7,9 @@ import math
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn")
+
 from sklearn.metrics import roc_auc_score
 
 from rec_summary.alerts.rules import read_rule

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
+
+pytest.importorskip("pandas")
+
+import pandas as pd
 
 import rec_summary
 from rec_summary._pb import lineage_pb2, summary_pb2

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+pytest.importorskip("selenium")
+
 from PIL import Image
 
 from rec_summary._pb import lineage_pb2, summary_pb2

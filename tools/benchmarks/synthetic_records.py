@@ -121,8 +121,10 @@ def write_images(folder: Path, count: int) -> None:
 
 
 def write_mixture(folder: Path, nbytes: int) -> None:
-    """Writes about `nbytes` of records: each step two scalars and five histograms, each
-    twentieth an image."""
+    """Writes about `nbytes` of records: in each step two scalars and five histograms.
+
+    Each twentieth step has an image, too.
+    """
     writer = RunWriter(folder, 0)
     written, step = 0, 0
     while written < nbytes:

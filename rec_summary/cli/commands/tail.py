@@ -99,9 +99,10 @@ def tail(
         if once and not reading.series:
             check_tags(map(reading.selection.narrowed, found_runs), tags)
         if reading.skipped:
-            older = size_of(sum(reading.skipped.values()))
-            read = f"Only the newest {size_of(size)} are read"
-            terminal.hint(f"{read}; --since 0 also reads the older {older}.")
+            read, older = size_of(size), size_of(sum(reading.skipped.values()))
+            terminal.hint(
+                f"Only the newest {read} are read; --since 0 also reads the older {older}."
+            )
         if found_runs and not (once or reading.series):
             terminal.hint(f"There are no values to show yet{which}: waiting for new ones.")
     elif found_runs:
@@ -112,9 +113,8 @@ def tail(
         )
     is_overview = tags is None and not terminal.printing().as_json
     listed = reading.overview if is_overview else reading.ordered
-    beginning = Since(wall_time=first if reading.skipped else -math.inf) if once else None
-    if since is not None:
-        beginning = read_since(since, time.time())
+    default = Since(wall_time=first if reading.skipped else -math.inf) if once else None
+    beginning = default if since is None else read_since(since, time.time())
     in_lines = terminal.printing().as_json or not sys.stdout.isatty()
     with contextlib.nullcontext() if once else stopping() as stop:
         is_told = is_overview and not terminal.printing().quiet

@@ -119,13 +119,12 @@ def watch(
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(stopping())
         gathered = gather(rules, files)
-        beginning = EVERYTHING if once or history else None
-        if since is not None:
-            beginning = read_since(since, time.time())
+        default = EVERYTHING if once or history else None
+        beginning = default if since is None else read_since(since, time.time())
         poller = RunPoller(source)
         if once:
             choose_runs(source, runs, poller.find)  # an error if there are none
-        sinks: list[Callable[[Transition], None]] = []
+        sinks: list[Callable[[Transition], None]] = [functools.partial(_print, stop=stop)]
         if log is not None:
             file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
             sinks.append(file.write)
@@ -142,17 +141,16 @@ def watch(
         how |= {"once": once, "history": history, "stop": stop, "poller": poller}
         for news in watched("watch", source, gathered, **how):
             if isinstance(news, Transition):
-                _print(news, stop)
                 for sink in sinks:
                     sink(news)
                 continue
-            if report is None and news.runs:
-                if beginning is None:
-                    terminal.hint(
-                        "Earlier values are not judged; --since 1d judges those of the last day."
-                    )
-                elif is_asked and not once:
-                    name_unmatched("watch", news, " yet")
+            is_first = report is None and news.runs > 0
+            if is_first and beginning is None:
+                terminal.hint(
+                    "Earlier values are not judged; --since 1d judges those of the last day."
+                )
+            elif is_first and is_asked and not once:
+                name_unmatched("watch", news, " yet")
             _name_tags(news, named)
             report = news
         _finish(deliveries, waits)
@@ -162,11 +160,15 @@ def watch(
     unmatched = is_asked and name_unmatched("watch", report)
     if report.problem_count > terminal.SHOWN:
         terminal.echo(f"{report.problem_count - terminal.SHOWN:,} more problems", err=True)
-    if once and not report.firing:
-        terminal.say(f"No alert is firing in {count_of(report.runs, 'run')}.")
-    if once and report.firing:
+    return _conclude(report, unmatched and since is None) if once else 0
+
+
+def _conclude(report: WatchReport, unmatched: bool) -> int:
+    """Says how `--once` ended; returns the exit code."""
+    if report.firing:
         return FIRING
-    return MISTAKE if once and since is None and unmatched else 0
+    terminal.say(f"No alert is firing in {count_of(report.runs, 'run')}.")
+    return MISTAKE if unmatched else 0
 
 
 def _name_tags(report: WatchReport, named: set[Rule]) -> None:

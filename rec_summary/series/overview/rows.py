@@ -220,9 +220,8 @@ def _row(
         row["last_record"] = last
         if not shows_life(run, state, last):
             row["silent_since"] = last
-    for name in ("host", "reason"):
-        if getattr(state, name):
-            row[name] = valid(getattr(state, name))
+    words = {name: getattr(state, name) for name in ("host", "reason")}
+    row.update((name, valid(text)) for name, text in words.items() if text)
     # Who records these as custom data, as before they were ours, keeps the columns.
     row.update(
         (name, text) for name, text in provenance(state).items() if name not in lineage.custom
@@ -237,10 +236,8 @@ def _row(
             free = EVALUATION + free
         row[free] = value
         directions[free] = stated_direction(name, lineage.directions)
-        if best is not None:
-            row[BEST + free] = best
-        if step is not None:
-            row[BEST_STEP + free] = step
+        found = {BEST + free: best, BEST_STEP + free: step}
+        row.update((name, number) for name, number in found.items() if number is not None)
     row = Row(with_custom(row, lineage.custom))
     row.directions = directions
     return row

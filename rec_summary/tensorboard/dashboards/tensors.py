@@ -35,8 +35,9 @@ _OUTLIERS: Final = (0.5, 99.5)  # percentiles; what is beyond has the last colou
 
 
 class TensorMapper(ValueMapper):
-    """Maps a tensor to a histogram, a table `<tag>/statistics` and, if it is a matrix, a
-    picture `<tag>/heat_map`; a tensor of one element to a scalar.
+    """Maps a tensor of one element to a scalar, any other to a histogram and a table.
+
+    The table is `<tag>/statistics`. A matrix also has a picture, `<tag>/heat_map`.
 
     Attributes:
         memory: What its histograms have to remember.

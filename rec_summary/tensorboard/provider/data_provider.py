@@ -69,7 +69,7 @@ def _with_others(method: Callable[..., _ByRun]) -> Callable[..., _ByRun]:
     """Adds what the other provider answers; where both have a series, that of records counts."""
 
     @functools.wraps(method)
-    def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _ByRun:
+    def answer(self: RecordDataProvider, ctx: object = None, **asked: Any) -> _ByRun:
         result = method(self, ctx, **asked)
         if self.other is not None:
             others = getattr(self.other, method.__name__)(ctx, **asked) or {}
@@ -84,7 +84,7 @@ def _with_experiment(method: Callable[..., _ByRun]) -> Callable[..., _ByRun]:
     """Adds the tag that says which metrics matter, where HParams asks for all tags."""
 
     @functools.wraps(method)
-    def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _ByRun:
+    def answer(self: RecordDataProvider, ctx: object = None, **asked: Any) -> _ByRun:
         result = method(self, ctx, **asked)
         wanted = asked.get("run_tag_filter")
         is_all = wanted is None or (wanted.runs is None and wanted.tags is None)
@@ -112,18 +112,18 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
     def __str__(self) -> str:
         return f"RecordDataProvider({location(self._index.source)})"
 
-    def experiment_metadata(self, ctx: Any = None, *, experiment_id: str) -> Any:
+    def experiment_metadata(self, ctx: object = None, *, experiment_id: str) -> Any:
         """Returns where the records are."""
         return provider.ExperimentMetadata(data_location=location(self._index.source))
 
-    def list_plugins(self, ctx: Any = None, *, experiment_id: str) -> list[str]:
+    def list_plugins(self, ctx: object = None, *, experiment_id: str) -> list[str]:
         """Returns the names of the plugins that have data."""
         plugins = {name for run in self._index.served() for name in run.plugins()}
         if self.other is not None:
             plugins.update(self.other.list_plugins(ctx, experiment_id=experiment_id) or ())
         return sorted(plugins)
 
-    def list_runs(self, ctx: Any = None, *, experiment_id: str) -> list[Any]:
+    def list_runs(self, ctx: object = None, *, experiment_id: str) -> list[Any]:
         """Returns the runs, in the order in which they were begun."""
         runs = [provider.Run(run.name, run.name, run.started) for run in self._index.served()]
         listed = {run.run_id for run in runs}
@@ -134,13 +134,13 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         return sorted(runs, key=lambda run: (run.start_time is None, run.start_time, run.run_id))
 
     @_with_others
-    def list_scalars(self, ctx: Any = None, **asked: Any) -> _ByRun:
+    def list_scalars(self, ctx: object = None, **asked: Any) -> _ByRun:
         """Returns a `ScalarTimeSeries` for each run and tag."""
         return self._listed(summary_pb2.DATA_CLASS_SCALAR, provider.ScalarTimeSeries, asked)
 
     @_with_others
     def read_scalars(
-        self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
+        self, ctx: object = None, *, downsample: int | None = None, **asked: Any
     ) -> _ByRun:
         """Returns `ScalarPoints` for each run and tag.
 
@@ -154,7 +154,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         return self._collect(summary_pb2.DATA_CLASS_SCALAR, read, **asked)
 
     @_with_others
-    def read_last_scalars(self, ctx: Any = None, **asked: Any) -> _ByRun:
+    def read_last_scalars(self, ctx: object = None, **asked: Any) -> _ByRun:
         """Returns the last `ScalarDatum` for each run and tag."""
         size = _Size(self._most_bytes)
         return self._collect(
@@ -165,13 +165,13 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
 
     @_with_experiment
     @_with_others
-    def list_tensors(self, ctx: Any = None, **asked: Any) -> _ByRun:
+    def list_tensors(self, ctx: object = None, **asked: Any) -> _ByRun:
         """Returns a `TensorTimeSeries` for each run and tag."""
         return self._listed(summary_pb2.DATA_CLASS_TENSOR, provider.TensorTimeSeries, asked)
 
     @_with_others
     def read_tensors(
-        self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
+        self, ctx: object = None, *, downsample: int | None = None, **asked: Any
     ) -> _ByRun:
         """Returns a list of `TensorDatum` for each run and tag."""
         size, most = _Size(self._most_bytes), check_int("downsample", downsample, 0)
@@ -187,7 +187,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         }
 
     @_with_others
-    def list_blob_sequences(self, ctx: Any = None, **asked: Any) -> _ByRun:
+    def list_blob_sequences(self, ctx: object = None, **asked: Any) -> _ByRun:
         """Returns a `BlobSequenceTimeSeries` for each run and tag."""
         make = functools.partial(
             provider.BlobSequenceTimeSeries, max_length=_BLOBS.get(asked["plugin_name"], 1)
@@ -196,7 +196,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
 
     @_with_others
     def read_blob_sequences(
-        self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
+        self, ctx: object = None, *, downsample: int | None = None, **asked: Any
     ) -> _ByRun:
         """Returns a list of `BlobSequenceDatum` for each run and tag."""
         size, most = _Size(self._most_bytes), check_int("downsample", downsample, 0)
@@ -208,7 +208,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             **asked,
         )
 
-    def read_blob(self, ctx: Any = None, *, blob_key: str) -> bytes:
+    def read_blob(self, ctx: object = None, *, blob_key: str) -> bytes:
         """Returns a blob of the provider that made the key.
 
         Raises:

@@ -110,7 +110,7 @@ def _optimizer(optimizer: Any) -> Iterator[tuple[str, Any]]:
                     yield f"group_{number}.{name}", group[name]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Returns a text that is the same in the next process; long ones end in a checksum."""
     if isinstance(value, nn.Cell):  # a schedule of learning rates
         numbers = {

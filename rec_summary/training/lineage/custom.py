@@ -111,14 +111,14 @@ def _fill(
                 info.none.append(key)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Returns a real number or bool of NumPy as Python's; a long double has none."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)  # a range compares a member of an IntEnum with each of its numbers
     return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biuf" else value
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     if isinstance(value, (list, tuple)):
         if any(isinstance(item, (Mapping, list, tuple)) for item in value):
             raise TypeError(three_part(name, value, "a flat list, or a dict"))

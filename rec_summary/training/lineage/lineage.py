@@ -222,7 +222,7 @@ def _latest_checkpoint(view: StepView) -> str | None:
     return None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Returns a value that JSON can hold; NaN and infinities become their names."""
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()

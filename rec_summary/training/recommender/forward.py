@@ -188,5 +188,5 @@ class _Forward(nn.Cell):
         return self._network(*columns)
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)

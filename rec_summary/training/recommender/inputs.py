@@ -215,6 +215,7 @@ def _split(source: Source, of_outputs: bool) -> tuple[Any, int | None]:
 
 
 def name_of(place: Any) -> str:
+    """Returns what a place is called in a message, such as `input 0`."""
     kind, where = place
     name = getattr(where, "__name__", where)
     code = getattr(where, "__code__", None)
@@ -224,4 +225,5 @@ def name_of(place: Any) -> str:
 
 
 def trouble_kind(place: Any) -> str:
+    """Returns the kind of the troubles of a place."""
     return f"recommender metrics: {name_of(place)}"

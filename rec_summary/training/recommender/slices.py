@@ -158,7 +158,7 @@ def _keyed(flat: Array, edges: Sequence[float]) -> tuple[Array, Callable[[Any], 
     return flat, _text
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return str(value).encode("utf-8", "replace").decode()
 
 

@@ -116,5 +116,5 @@ def _is_matrix(parameter: Any) -> bool:
     return len(parameter.shape) == 2 or _is_map(parameter)
 
 
-def _is_map(parameter: Any) -> bool:
+def _is_map(parameter: object) -> bool:
     return type(parameter).__name__ == "MapParameter"

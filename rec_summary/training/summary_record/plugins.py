@@ -31,7 +31,7 @@ _LANDSCAPE: Final = "landscape"
 PLUGINS: Final = (*KINDS, *_LINEAGE, GRAPH, _LANDSCAPE)
 
 
-def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEvent | Record:
+def own_content(plugin: str, name: str, value: object) -> SummaryValue | LineageEvent | Record:
     """Checks a user's value, and returns it with its own memory.
 
     Returns:

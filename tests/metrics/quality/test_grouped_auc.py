@@ -3,6 +3,9 @@ import pickle
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score

@@ -8,6 +8,9 @@ import pickle
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn")
+
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score

@@ -2,6 +2,9 @@ import math
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn")
+
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, log_loss, precision_recall_curve
 

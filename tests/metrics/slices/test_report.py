@@ -7,6 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("selenium")
+
 from google.protobuf import text_format
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 

@@ -12,6 +12,9 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 import pytest
+
+pytest.importorskip("selenium")
+
 from selenium.webdriver.common.keys import Keys
 
 from rec_summary.answers.maps import Map, maps

@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
+pytest.importorskip("selenium")
+
 from tests.support.page_looks import unreadable, without_table
 from tests.support.waiting import eventually
 from tools.tensorboard_pages.browser import Browser, available

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 import pytest
 
+pytest.importorskip("selenium")
+
 from rec_summary.errors import ArgumentError, DestinationError
 from rec_summary.records.remote import NotFoundError
 from rec_summary.tensorboard.page.answers import PageAnswers

@@ -26,8 +26,9 @@ _ENDLESS: Final = 2**31 - 1  # steps per epoch of a run without epochs
 
 
 class LandscapeMapper(ValueMapper):
-    """Maps a landscape to a mesh `<tag>/surface`, the pictures `<tag>/contour` and
-    `<tag>/view`, and a table `<tag>/facts`.
+    """Maps a landscape to a mesh, two pictures and a table.
+
+    They are `<tag>/surface`, `<tag>/contour` and `<tag>/view`, and `<tag>/facts`.
 
     Attributes:
         memory: A number for each landscape that has pictures.
