@@ -59,6 +59,7 @@ def test_an_export_says_what_it_did(source: Path, logdir: Path) -> None:
 
 
 def test_the_name_of_a_table_file_is_no_directory(source: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
     for options in ([], ["--format", "csv"]):
         done = CliRunner().invoke(export, [str(source), str(tmp_path / "loss.csv"), *options])
         assert done.exit_code == 2
@@ -306,6 +307,7 @@ def test_tables_are_exported(three_runs: Path, tmp_path: Path, form: str) -> Non
 def test_options_that_do_not_go_together_exit_with_2(
     three_runs: Path, tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
+    pytest.importorskip("pandas")
     done = run("export", three_runs, tmp_path / "out", *options)
     assert done.returncode == 2, done.stderr
     assert words in flat(done.stderr)
