@@ -84,7 +84,7 @@ def in_parts(make, columns, borders):
     return parts
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(borders=SPLITS.map(sorted), seed=st.integers(0, 2**32), data=st.data())
 def test_any_split_and_order_gives_the_same(case, borders, seed, data):
     make, draw = case
@@ -104,7 +104,7 @@ def test_any_split_and_order_gives_the_same(case, borders, seed, data):
     assert states_equal(parts[0], whole)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(border=st.integers(0, 600), seed=st.integers(0, 2**32))
 def test_a_restored_state_goes_on(case, border, seed):
     make, draw = case
@@ -190,7 +190,7 @@ def ranks(windowed, seed, sizes):
     return states
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), sizes=st.lists(st.integers(0, 900), min_size=3, max_size=3))
 def test_windows_of_ranks_merge_in_any_order(windowed, seed, sizes):
     one, two, three = ranks(windowed, seed, sizes)
@@ -204,7 +204,7 @@ def test_windows_of_ranks_merge_in_any_order(windowed, seed, sizes):
     assert states_equal(left.total(), right.total())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), borders=SPLITS.map(sorted))
 def test_windows_do_not_depend_on_batches_nor_on_restarts(windowed, seed, borders):
     window, make, draw = windowed

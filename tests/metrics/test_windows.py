@@ -14,6 +14,7 @@ from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.state import kind_of, restore
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, count_together
 from tests.support.click_streams import calibrated, exact_auc, states_equal
+from tests.support.laws import refused, updated
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +28,8 @@ def _others(loss):
 
 
 def test_a_lifetime_is_everything(stream):
-    window, state = Lifetime(LogLoss()), LogLoss()
-    window.update(*stream)
-    state.update(*stream)
+    window = updated(Lifetime(LogLoss()), *stream)
+    state = updated(LogLoss(), *stream)
     assert states_equal(window.total(), state)
     window.total().update(*stream)  # a copy
     assert states_equal(window.total(), state)
@@ -44,8 +44,7 @@ def test_at_the_border_of_a_bucket_it_is_exactly_the_last_examples(stream, batch
         window.update(*(column[fed : fed + size] for column in stream))
         fed += size
         if fed % 300 == 0:
-            last = LogLoss()
-            last.update(*(column[max(0, fed - 1200) : fed] for column in stream))
+            last = updated(LogLoss(), *(column[max(0, fed - 1200) : fed] for column in stream))
             assert states_equal(window.total(), last)
         held = window.total().weight
         assert min(fed, 901) <= held <= 1200
@@ -220,8 +219,7 @@ def test_a_rank_that_counts_fewer_examples_adds_its_last_ones_too(stream, turned
     before = fewer.copy(), more.copy()
     merged = (fewer if turned else more).copy()
     merged.merge(more if turned else fewer)
-    expected = LogLoss()
-    expected.update(*(column[4600:4950] for column in stream))
+    expected = updated(LogLoss(), *(column[4600:4950] for column in stream))
     expected.update(*(column[400:750] for column in stream))
     assert states_equal(merged.total(), expected)
     assert states_equal(restore(kind_of(merged), merged.arrays()), merged)
@@ -249,9 +247,8 @@ def test_windows_of_other_lengths_merge_in_any_order(seen, window):
 
 def test_half_lives_are_those_of_each_rank():
     """The newest example of each weighs nearly 1, however many more the other has counted."""
-    fewer, more = Decayed(LogLoss(), 64), Decayed(LogLoss(), 64)
-    fewer.update(np.full(65, 0.5), np.ones(65))
-    more.update(np.full(5000, 0.5), np.zeros(5000))
+    fewer = updated(Decayed(LogLoss(), 64), np.full(65, 0.5), np.ones(65))
+    more = updated(Decayed(LogLoss(), 64), np.full(5000, 0.5), np.zeros(5000))
     alone = fewer.total().clicks
     for one, other in ((fewer, more), (more, fewer)):
         merged = one.copy()
@@ -270,9 +267,8 @@ def test_a_number_of_examples_that_cannot_rise_is_refused():
 
 
 def test_a_bucket_that_a_merge_makes_too_old_is_dropped():
-    fewer, more = Decayed(LogLoss(), 64), Decayed(LogLoss(), 64)
-    fewer.update(np.full(16 * 64, 0.5), np.ones(16 * 64))
-    more.update(np.full(17 * 64 + 1, 0.5), np.zeros(17 * 64 + 1))
+    fewer = updated(Decayed(LogLoss(), 64), np.full(16 * 64, 0.5), np.ones(16 * 64))
+    more = updated(Decayed(LogLoss(), 64), np.full(17 * 64 + 1, 0.5), np.zeros(17 * 64 + 1))
     more.merge(fewer)
     assert states_equal(restore(kind_of(more), more.arrays()), more)
 
@@ -288,8 +284,7 @@ def test_windows_that_are_longer_one_after_the_other_merge_to_one_that_is_restor
 
 @pytest.mark.parametrize("half_life", [64, 500, 10_000])
 def test_examples_of_a_half_life_ago_weigh_half(stream, half_life):
-    window = Decayed(RatingErrors(), half_life)
-    window.update(stream[0], stream[1])
+    window = updated(Decayed(RatingErrors(), half_life), stream[0], stream[1])
     ages = np.arange(5000)[::-1] + 1
     weights = 2.0 ** (-ages / half_life)
     errors = stream[0].astype(np.float64) - stream[1]
@@ -303,8 +298,7 @@ def test_examples_of_a_half_life_ago_weigh_half(stream, half_life):
 
 
 def test_decay_forgets_what_was_before():
-    window = Decayed(LogLoss(), 100)
-    window.update(np.full(1000, 0.9), np.ones(1000))
+    window = updated(Decayed(LogLoss(), 100), np.full(1000, 0.9), np.ones(1000))
     window.update(np.full(1000, 0.1), np.zeros(1000))
     total = window.total()
     assert total.clicks == pytest.approx(2.0**-10 * _others(total), rel=0.02)
@@ -314,43 +308,34 @@ def test_decay_forgets_what_was_before():
 
 def test_windows_over_users(stream):
     users = np.arange(5000) % 50
-    window, last = LastExamples(UserScores(), 1000, buckets=2), UserScores()
-    window.update(users, *stream, None)
-    last.update(users[-1000:], *(column[-1000:] for column in stream))
+    window = updated(LastExamples(UserScores(), 1000, buckets=2), users, *stream, None)
+    last = updated(UserScores(), users[-1000:], *(column[-1000:] for column in stream))
     assert states_equal(window.total(), last)
 
 
 def test_windows_of_windows():
     """A window is a state, so it can be stored as one."""
     inner = LastExamples(LogLoss(), 100, buckets=4)
-    outer = Lifetime(inner)
-    outer.update([0.5, 0.25], [1, 0])
+    outer = updated(Lifetime(inner), [0.5, 0.25], [1, 0])
     restored = Lifetime.from_arrays(outer.arrays())
     assert states_equal(restored, outer)
     assert restored.total().total().clicks == 1
 
 
 def test_mistakes_are_reported():
-    with pytest.raises(TypeError, match="can be scaled"):
-        Decayed(Lifetime(LogLoss()), 100)
-    with pytest.raises(ValueError, match="half_life is invalid"):
-        Decayed(LogLoss(), 10)
-    with pytest.raises(ValueError, match="examples is invalid"):
-        LastExamples(LogLoss(), 10, 16)
-    with pytest.raises(ValueError, match="buckets is invalid"):
-        LastExamples(LogLoss(), 10, 0)
+    refused(TypeError, "can be scaled", Decayed, Lifetime(LogLoss()), 100)
+    refused(ValueError, "half_life is invalid", Decayed, LogLoss(), 10)
+    refused(ValueError, "examples is invalid", LastExamples, LogLoss(), 10, 16)
+    refused(ValueError, "buckets is invalid", LastExamples, LogLoss(), 10, 0)
     window = LastExamples(LogLoss(), 100)
-    with pytest.raises(ValueError, match="columns is invalid"):
-        window.update([0.5], [1, 0])
-    with pytest.raises(ValueError, match="columns is invalid"):
-        window.update(0.5, 1)
+    refused(ValueError, "columns is invalid", window.update, [0.5], [1, 0])
+    refused(ValueError, "columns is invalid", window.update, 0.5, 1)
     for other in (
         LastExamples(LogLoss(), 200),
         LastExamples(LogLoss(), 100, 8),
         LastExamples(RatingErrors(), 100),
     ):
-        with pytest.raises(ValueError, match="of a state to merge"):
-            window.merge(other)
+        refused(ValueError, "of a state to merge", window.merge, other)
 
 
 @pytest.mark.parametrize(
@@ -368,8 +353,7 @@ def test_mistakes_are_reported():
     ],
 )
 def test_nonsense_is_refused(name, value):
-    window = LastExamples(LogLoss(), 100, 4)
-    window.update(np.full(130, 0.5), np.ones(130))
+    window = updated(LastExamples(LogLoss(), 100, 4), np.full(130, 0.5), np.ones(130))
     assert name in window.arrays()
     with pytest.raises(ValueError, match=r"is invalid\. Received"):
         LastExamples.from_arrays({**window.arrays(), name: value})
@@ -377,8 +361,7 @@ def test_nonsense_is_refused(name, value):
 
 @pytest.mark.parametrize("name", ["pane0.cells", "empty.cells"])
 def test_a_bucket_with_other_settings_is_refused(name):
-    window = LastExamples(ScoreOrder(64), 100, 4)
-    window.update(np.full(8, 0.5), np.ones(8))
+    window = updated(LastExamples(ScoreOrder(64), 100, 4), np.full(8, 0.5), np.ones(8))
     with pytest.raises(ValueError, match="setting cells of a state to merge"):
         LastExamples.from_arrays(window.arrays() | {name: np.array(128)})
     with pytest.raises(ValueError, match="setting cells of a state to merge"):
@@ -396,8 +379,7 @@ def test_no_bucket_is_before_the_stream(window):
 
 @pytest.mark.parametrize("number", [-1, 1, 6])
 def test_buckets_outside_of_the_window_are_refused(number):
-    window = LastExamples(LogLoss(), 100, 4)
-    window.update(np.full(130, 0.5), np.ones(130))
+    window = updated(LastExamples(LogLoss(), 100, 4), np.full(130, 0.5), np.ones(130))
     arrays = window.arrays()
     assert arrays["pane_numbers"].tolist() == [2, 3, 4, 5]
     renamed = {name.replace("pane2.", f"pane{number}."): a for name, a in arrays.items()}
@@ -407,8 +389,7 @@ def test_buckets_outside_of_the_window_are_refused(number):
 
 @pytest.mark.parametrize("start", [129, 130, 160, -10, -2000])
 def test_steps_where_none_can_be_are_refused(start):
-    window = Decayed(LogLoss(), 640)
-    window.update(np.full(130, 0.5), np.ones(130))
+    window = updated(Decayed(LogLoss(), 640), np.full(130, 0.5), np.ones(130))
     arrays = window.arrays()
     assert arrays["open_numbers"].tolist() == [120]
     assert states_equal(Decayed.from_arrays(arrays), window)
@@ -419,10 +400,8 @@ def test_steps_where_none_can_be_are_refused(start):
 
 def test_arrays_of_one_kind_of_window_are_not_another():
     arrays = LastExamples(LogLoss(), 100).arrays()
-    with pytest.raises(ValueError, match="of a state to merge"):
-        Lifetime.from_arrays(arrays)
-    with pytest.raises(ValueError, match="is invalid"):
-        Decayed.from_arrays({**arrays, "panes": np.array(4)})
+    refused(ValueError, "of a state to merge", Lifetime.from_arrays, arrays)
+    refused(ValueError, "is invalid", Decayed.from_arrays, {**arrays, "panes": np.array(4)})
 
 
 def test_buckets_that_are_full_are_small():
@@ -442,13 +421,11 @@ def test_buckets_that_are_full_are_small():
 
 @pytest.mark.parametrize("seen", [0, 1, 3, 4, 5, 9])
 def test_a_window_with_buckets_of_one_example_is_restored(stream, seen):
-    window = LastExamples(LogLoss(), 4, buckets=4)
-    window.update(*(column[:seen] for column in stream))
+    window = updated(LastExamples(LogLoss(), 4, buckets=4), *(column[:seen] for column in stream))
     restored = LastExamples.from_arrays(window.arrays())
     assert states_equal(restored, window)
     for end in (seen, seen + 1, seen + 4):
         restored.update(*(column[restored.seen : end] for column in stream))
-        last = LogLoss()
-        last.update(*(column[max(0, end - 4) : end] for column in stream))
+        last = updated(LogLoss(), *(column[max(0, end - 4) : end] for column in stream))
         assert states_equal(restored.total(), last)
         assert len(restored.arrays()["pane_numbers"]) == min(end, 4)

@@ -18,13 +18,11 @@ from sklearn.metrics import roc_auc_score
 from rec_summary.metrics.quality.score_cells import ONE, around, keys_of, widths_of
 from rec_summary.metrics.quality.score_order import ScoreOrder, _cuts, _gathered, _joined
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
-from tests.support.laws import assert_independent
+from tests.support.laws import refused, updated
 
 
 def counted(scores, labels, weights=None, cells=4096):
-    order = ScoreOrder(cells)
-    order.update(scores, labels, weights)
-    return order
+    return updated(ScoreOrder(cells), scores, labels, weights)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -100,8 +98,7 @@ def test_examples_become_due_after_32_for_each_cell_at_most_32768_or_4_for_each(
     order = ScoreOrder.from_arrays({**ScoreOrder(cells).arrays(), "seen": np.array(most - 1)})
     order.update([0.5], [1])
     assert order.arrays()["seen"] == 0
-    with pytest.raises(ValueError, match="seen"):
-        ScoreOrder.from_arrays({**order.arrays(), "seen": np.array(most)})
+    refused(ValueError, "seen", ScoreOrder.from_arrays, {**order.arrays(), "seen": np.array(most)})
 
 
 def one_by_one(marks, codes, weights, cells):
@@ -313,7 +310,7 @@ def test_a_copy_to_be_read_has_few_cells_and_leaves_the_state_as_it_was():
     assert exact.auc().error_bound == 0
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), parts=st.integers(1, 5))
 def test_merged_states_are_within_their_bound(seed, parts):
     scores, labels = calibrated(np.random.default_rng(seed), 3000, -1, 3)
@@ -337,7 +334,7 @@ def test_states_that_are_merged_become_due_together_and_take_bounded_memory():
     assert merged.positives.sum() == labels.sum()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), borders=st.lists(st.integers(0, 2000), max_size=5).map(sorted))
 def test_batches_reading_and_storing_change_nothing(seed, borders):
     columns = calibrated(np.random.default_rng(seed), 2000, -1, 3)
@@ -367,10 +364,8 @@ def test_batches_reading_and_storing_change_nothing(seed, borders):
     ],
 )
 def test_invalid_arrays_are_refused(name, value):
-    order = ScoreOrder()
-    order.update([0.25, 0.5], [0, 1])
-    with pytest.raises(ValueError, match="is invalid"):
-        ScoreOrder.from_arrays({**order.arrays(), name: value})
+    order = updated(ScoreOrder(), [0.25, 0.5], [0, 1])
+    refused(ValueError, "is invalid", ScoreOrder.from_arrays, {**order.arrays(), name: value})
 
 
 def test_a_sealed_state_goes_on_as_one_that_was_read():
@@ -438,10 +433,6 @@ def test_small_batches_wait_in_few_parts_to_be_sorted():
     assert sizes.index(max(sizes)) == 254
     assert sizes[255] < sizes[1]
     assert order.positives.tolist() == [299]
-
-
-def test_copies_and_arrays_are_independent():
-    assert_independent(counted([0.2, 0.5], [0, 1]), lambda it: it.update([0.3], [1]))
 
 
 def test_scaled_weights_still_add_without_rounding():

@@ -22,6 +22,7 @@ from rec_summary.metrics.quality.score_quality import (
     threshold_at,
 )
 from tests.support.click_streams import STREAMS, calibrated
+from tests.support.laws import updated
 
 
 def counted(scores, labels, weights=None, cells=2048):
@@ -30,15 +31,13 @@ def counted(scores, labels, weights=None, cells=2048):
 
 
 def counted_quality(scores, labels, weights=None, cells=2048, negative_rate=1.0):
-    quality = ClickQuality(cells // 2, negative_rate)
-    quality.update(scores, labels, weights)
+    quality = updated(ClickQuality(cells // 2, negative_rate), scores, labels, weights)
     quality.seal()
     return quality
 
 
 def calibration_of(scores, labels):
-    loss = LogLoss()
-    loss.update(scores, labels)
+    loss = updated(LogLoss(), scores, labels)
     return loss.calibration()
 
 
@@ -198,8 +197,7 @@ def test_other_entropies_are_those_of_scikit_learn(middle, wrong):
     model = LogisticRegression(C=1e9, tol=1e-10).fit(odds[:, None], labels)
     best = log_loss(labels, model.predict_proba(odds[:, None])[:, 1]) / entropy_of(labels)
     assert found.recalibrated == pytest.approx(best, rel=1e-3)
-    loss = LogLoss()
-    loss.update(scores, labels)
+    loss = updated(LogLoss(), scores, labels)
     mean = log_loss(labels, np.full(len(labels), scores.mean()))
     expected = log_loss(labels, scores) / mean
     assert loss.calibration_free_entropy() == pytest.approx(expected, rel=1e-5)
@@ -234,8 +232,7 @@ def test_the_threshold_at_a_precision_is_the_lowest_one_of_scikit_learn(precisio
     random = np.random.default_rng(5)
     scores = np.round(random.random(800), 3)
     labels = random.random(800) < scores**2
-    order = ScoreOrder()
-    order.update(scores, labels)
+    order = updated(ScoreOrder(), scores, labels)
     found = threshold_at(order, precision)
     reached, recalls, thresholds = precision_recall_curve(labels, scores)
     good = np.flatnonzero(reached[:-1] >= precision)
