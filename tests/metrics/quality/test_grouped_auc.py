@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.score_cells import MOST_CODE
-from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
-from tests.support.laws import refused, updated
+from tests.support.click_streams import STREAMS, calibrated, exact_auc
+from tests.support.laws import assert_equal_states, refused, updated
 
 
 def stream(rng, users, examples=40):
@@ -89,7 +89,7 @@ def test_users_with_larger_cells_do_not_depend_on_the_order(seed, parts):
         for batch in np.array_split(part, 3):
             state.update(ids[batch], scores[batch], labels[batch])
         merged.merge(UserScores.from_arrays(state.arrays()))
-    assert states_equal(whole, merged)
+    assert_equal_states(whole, merged)
     assert len(whole.arrays()["codes"]) <= 512
 
 
@@ -101,7 +101,7 @@ def test_exact_scores_of_a_user_with_larger_cells_get_larger_cells():
         state.update(users[start:end], scores[start:end], labels[start:end])
         merged.merge(state)
         whole.update(users[:end], scores[:end], labels[:end])
-        assert states_equal(merged, whole)
+        assert_equal_states(merged, whole)
 
 
 def test_examples_that_wait_leave_the_sample_with_their_users():
@@ -112,14 +112,14 @@ def test_examples_that_wait_leave_the_sample_with_their_users():
     turned = many.copy()
     turned.merge(few.copy())  # which takes them into its sample
     few.merge(many)
-    assert states_equal(few, turned)
+    assert_equal_states(few, turned)
 
 
 def test_a_state_with_a_wide_cell_at_the_score_1_is_stored_and_restored():
     """Its middle is above 1."""
     scores = np.append(np.random.default_rng(3).random(500), 1.0)
     state = updated(UserScores(16384), np.zeros(501, int), scores, scores < 0.5)
-    assert states_equal(UserScores.from_arrays(state.arrays()), state)
+    assert_equal_states(UserScores.from_arrays(state.arrays()), state)
 
 
 def test_sampled_users_are_complete_and_memory_is_bounded():
@@ -143,19 +143,15 @@ def test_sampled_users_are_complete_and_memory_is_bounded():
 
 
 def samples(data, seeds, cells):
-    results = []
-    for seed in range(seeds):
-        state = UserScores(cells=cells, per_user=64)
-        users, *columns = data
-        state.update(users + (seed << 32), *columns)  # other users are sampled
-        results.append(state.gauc())
-    return results
+    users, *columns = data
+    empty = UserScores(cells=cells, per_user=64)
+    others = (users + (seed << 32) for seed in range(seeds))  # which are sampled instead
+    return [updated(empty.copy(), each, *columns).gauc() for each in others]
 
 
 def test_sampling_is_unbiased_within_its_bound():
     data = stream(np.random.default_rng(3), 3000, 10)
-    whole = updated(UserScores(cells=1 << 20, per_user=64), *data)
-    truth = whole.gauc()
+    truth = updated(UserScores(cells=1 << 20, per_user=64), *data).gauc()
     results = samples(data, 300, 2000)
     rates = np.array([each.rate for each in results])
     assert rates.max() < 0.2
@@ -212,7 +208,7 @@ def test_the_sample_does_not_depend_on_how_ids_are_given():
     data = stream(np.random.default_rng(4), 300)
     first = updated(UserScores(cells=2048), *data)
     second = updated(UserScores(cells=2048), data[0].astype(np.int32), *data[1:])
-    assert states_equal(first, second)
+    assert_equal_states(first, second)
 
 
 def test_users_without_both_kinds_of_labels_have_no_auc():
@@ -263,7 +259,7 @@ def test_without_weights_each_example_has_the_weight_1():
     users, scores, labels = stream(np.random.default_rng(6), 50)
     state = updated(UserScores(), users, scores, labels)
     weighted = updated(UserScores(), users, scores, labels, np.ones(len(users)))
-    assert states_equal(state, weighted)
+    assert_equal_states(state, weighted)
 
 
 def test_users_may_be_strings():

@@ -18,7 +18,15 @@ from rec_summary.metrics.slices.report import auc_standard_error, quoted, values
 from rec_summary.metrics.slices.states import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import ColumnBatch
 from rec_summary.metrics.windows import LastExamples, Lifetime, count_together
-from tests.support.laws import assert_equal_states, assert_laws, refused, updated
+from tests.support.laws import (
+    assert_equal_states,
+    assert_laws,
+    merged,
+    refused,
+    restored,
+    update_in_parts,
+    updated,
+)
 
 
 def stream(seed: int, size: int, values: int = 12) -> tuple[np.ndarray, ...]:
@@ -95,24 +103,20 @@ def test_a_closed_state_and_an_open_one_have_the_values_of_the_closed_one() -> N
     assert closed.closed
     assert not few.closed
     before = closed.copy()
-    one, other = few.copy(), closed.copy()
-    one.merge(closed)
-    other.merge(few)
-    for merged in (one, other):
-        assert merged.closed
-        assert [(name, size) for name, size, _ in merged.slices()] == [("a", 453), ("b", 450)]
-        assert [state.weight for _, _, state in merged.slices()] == [453, 450]
-        assert merged.other.weight == 129
-        merged.update(["a", "b", "c"], np.full(3, 0.5), np.ones(3))
+    for whole in (merged(few, closed), merged(closed, few)):
+        assert whole.closed
+        assert [(name, size) for name, size, _ in whole.slices()] == [("a", 453), ("b", 450)]
+        assert [state.weight for _, _, state in whole.slices()] == [453, 450]
+        assert whole.other.weight == 129
+        whole.update(["a", "b", "c"], np.full(3, 0.5), np.ones(3))
     assert_equal_states(closed, before)
     assert [name for name, *_ in closed.slices()] == ["a", "b"]  # as many examples of each
 
 
 def test_states_that_are_merged_before_values_are_counted_are_restored() -> None:
-    merged = alike(a=600)
-    merged.merge(alike(a=600))
-    assert_equal_states(Slices.from_arrays(merged.arrays()), merged)
-    assert next(merged.slices())[1] == 1200
+    whole = merged(alike(a=600), alike(a=600))
+    assert_equal_states(restored(whole), whole)
+    assert next(whole.slices())[1] == 1200
 
 
 CUTS = st.lists(st.integers(0, 3000), max_size=5).map(sorted)
@@ -139,9 +143,7 @@ def test_the_state_of_a_stream_does_not_depend_on_batches_and_restarts(seed, cut
 def test_merging_is_exact_in_any_order(seeds, sizes, values) -> None:
     parts = [counted(stream(s, n, values)) for s, n in zip(seeds, sizes, strict=True)]
     assert_laws(*parts)
-    whole = parts[0].copy()
-    for part in parts[1:]:
-        whole.merge(part)
+    whole = merged(*parts)
     shares = [size for _, size, _ in whole.slices()]
     assert sum(shares) + whole.other.weight == sum(sizes)
     if not whole.closed:
@@ -200,8 +202,7 @@ def test_examples_of_several_slices_may_follow_those_of_one(first) -> None:
 def test_windows_of_slices_forget_as_other_windows_do() -> None:
     names, scores, labels = stream(3, 2000, 3)
     window = LastExamples(Slices(LogLoss()), 800, 4)
-    for start in range(0, 2000, 300):
-        window.update(*(column[start : start + 300] for column in (names, scores, labels)))
+    update_in_parts(window, (names, scores, labels), range(300, 2000, 300))
     found = {name: state.weight for name, _, state in window.total().slices()}
     last = dict(zip(*np.unique(names[-800:], return_counts=True), strict=True))
     assert found == last
@@ -232,9 +233,8 @@ def test_the_standard_error_of_the_auc_is_that_of_many_samples(weighted: bool) -
     for _ in range(200):
         labels = random.random(400) < 0.3
         scores = 1 / (1 + np.exp(-random.normal(size=400) - labels))
-        state = ClickQuality(256)
         weights = random.lognormal(sigma=1.2, size=400) if weighted else None
-        state.update(scores, labels, weights)
+        state = counted_clicks(scores, labels, weights)
         areas.append(state.order.auc().value)
         errors.append(auc_standard_error(state))
     assert np.mean(errors) == pytest.approx(np.std(areas), rel=0.15)
@@ -285,9 +285,8 @@ def test_the_values_of_a_matrix_are_limited_as_those_of_a_column() -> None:
     most = 0
     for start in range(0, 2000, 10):
         at = slice(start, start + 10)
-        parts.count(
-            SlicedBatch(Slicing(codes[at], names), ColumnBatch(tuple(c[at] for c in columns)))
-        )
+        batch = ColumnBatch(tuple(column[at] for column in columns))
+        parts.count(SlicedBatch(Slicing(codes[at], names), batch))
         most = max(most, len(list(parts.slices())))
     whole.count(SlicedBatch(Slicing(codes, names), ColumnBatch(columns)))
     assert most <= 1024
@@ -356,11 +355,8 @@ def test_the_table_has_sums_of_weights_without_their_rounding(examples, shown) -
 
 @pytest.mark.parametrize("first", ["A", "AB"])
 def test_states_that_know_different_values_share_a_batch(first) -> None:
-    names, scores, labels = (
-        np.array(["A", "B", "A"]),
-        np.full(3, 0.5),
-        np.array([True, False, True]),
-    )
+    names, scores = np.array(["A", "B", "A"]), np.full(3, 0.5)
+    labels = np.array([True, False, True])
     states = {"A": Slices(LogLoss(), 1), "AB": Slices(LogLoss(), 2)}
     for known, state in states.items():
         values = np.array(list(f"{known}{known}C"))  # of which the last one is too many
