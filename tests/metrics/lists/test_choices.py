@@ -90,12 +90,12 @@ def test_a_certain_class_and_the_least_and_largest_weights_are_counted() -> None
 
 def test_what_is_no_choice_is_refused_and_counted() -> None:
     state = ChoiceQuality()
-    batch, refused = state.prepare(
+    batch, reasons = state.prepare(
         [[0.5, 0.5], [0.5, 0.5], [np.nan, 1], [np.inf, 0], [3, -2], [0.9, 0.9], [0.4, 0.6]],
         [2, 0.5, 0, 1, 0, 0, 1],
         [1, 1, 1, 1, 1, 1, -1],
     )
-    assert list(refused.values()) == [2, 2, 2, 1]
+    assert list(reasons.values()) == [2, 2, 2, 1]
     state.count(batch)
     assert (state.refused, state.weight) == (7, 0)
     assert math.isnan(state.top(1).recall)
