@@ -22,6 +22,7 @@ from rec_summary.records.checkpoints.saved import SAVED, name_of
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.report import Report
 from rec_summary.values.slice_sums import SlicedSums, encode_sums
+from tests.support.laws import refused
 from tests.support.record_dirs import START, event, lineage, scalar, train, write_segment
 from tests.support.served_scores import compared_sums, draw
 
@@ -202,8 +203,7 @@ def test_a_time_without_reports(records: Path) -> None:
 
 
 def test_a_task_that_is_not_there(records: Path) -> None:
-    with pytest.raises(ArgumentError, match="a task with served scores: ''"):
-        ask(records, Gate(task="ctr"))
+    refused(ArgumentError, "a task with served scores: ''", ask, records, Gate(task="ctr"))
 
 
 def test_json(records: Path) -> None:

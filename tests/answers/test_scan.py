@@ -35,14 +35,10 @@ def found(scanned: Scan, series: int) -> list[int]:
     return [number for number, onset in enumerate(onsets) if onset is not None]
 
 
-def test_noise_is_nothing() -> None:
-    for seed in range(20):
-        assert found(scan(comparing(noise(seed)), REPORTS, 0), 20) == []
-
-
-def test_noise_that_is_larger_than_its_error_is_nothing() -> None:
-    for seed in range(10):
-        assert found(scan(comparing(3 * noise(seed)), REPORTS, 0), 20) == []
+@pytest.mark.parametrize(("seeds", "size"), [(20, 1), (10, 3)], ids=["as stated", "larger"])
+def test_noise_is_nothing_also_if_it_is_larger_than_its_error(seeds: int, size: int) -> None:
+    for seed in range(seeds):
+        assert found(scan(comparing(size * noise(seed)), REPORTS, 0), 20) == []
 
 
 def test_noise_that_wanders_is_nothing() -> None:

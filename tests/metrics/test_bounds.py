@@ -15,6 +15,7 @@ from rec_summary.metrics.lists.ranked_lists import SampledExamples
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
+from tests.support.laws import updated
 
 SIZE = 100_000
 RATE = 0.1  # of non-clicks that were kept
@@ -91,9 +92,9 @@ def counted(name):
     weights, odds = (*more, None, None)[:2]
     whole = ClickQuality(negative_rate=RATE)
     for part in np.array_split(np.arange(len(scores)), PARTS):
-        state = ClickQuality(negative_rate=RATE)
-        state.update(
-            *(None if each is None else each[part] for each in (scores, labels, weights, odds))
+        state = updated(
+            ClickQuality(negative_rate=RATE),
+            *(None if each is None else each[part] for each in (scores, labels, weights, odds)),
         )
         state.seal()
         whole.merge(state)
@@ -194,8 +195,7 @@ def test_the_auc_of_users_with_many_scores(name):
     scores, labels, *_ = counted(name)
     scores, labels = scores[:40_000], labels[:40_000]
     users = np.arange(40_000) % 40
-    state = UserScores()
-    state.update(users, scores, labels)
+    state = updated(UserScores(), users, scores, labels)
     areas = [
         roc_auc_score(labels[users == user], scores[users == user])
         for user in range(40)

@@ -16,6 +16,7 @@ from rec_summary.metrics.directions import (
     stated_direction,
 )
 from rec_summary.metrics.tags import AT_K, JUDGING
+from tests.support.laws import refused
 
 # Of MindSpore (`mindspore.train.metrics`), scikit-learn, torchmetrics, Keras, RecBole and TorchRec,
 # and of papers on recommenders.
@@ -127,19 +128,13 @@ def test_every_metric_of_recommenders_says_it_whatever_its_task() -> None:
             assert found == direction_of(f"recommender/loss_of_goods/{metric}/last_100") != ""
 
 
-@pytest.mark.parametrize(
-    "tag",
-    NAMES.split(),
-)
+@pytest.mark.parametrize("tag", NAMES.split())
 def test_the_name_of_a_metric_is_one(tag: str) -> None:
     assert re.search(NAMED, tag)
     assert direction_of(tag)
 
 
-@pytest.mark.parametrize(
-    "tag",
-    OTHERS.split(),
-)
+@pytest.mark.parametrize("tag", OTHERS.split())
 def test_the_tag_of_something_else_is_none(tag: str) -> None:
     assert not re.search(NAMED, tag)
 
@@ -190,6 +185,5 @@ def test_without_a_direction_every_value_has_an_infinite_cost() -> None:
     ],
 )
 def test_what_states_no_direction_is_refused(metrics: Any, error: type, received: str) -> None:
-    with pytest.raises(error, match=re.escape(received)):
-        check_metrics(metrics)
+    refused(error, re.escape(received), check_metrics, metrics)
     assert check_metrics(None) == {}

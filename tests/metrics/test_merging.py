@@ -1,6 +1,7 @@
 """What every state promises: any split, any order, storing between: the same to the last bit."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.state import Scalable, State, kind_of, restore
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
-from tests.support.click_streams import calibrated, states_equal
+from tests.support.click_streams import calibrated
+from tests.support.laws import assert_equal_states, assert_independent, merged, updated
 
 
 def clicks(rng, size):
@@ -74,23 +76,23 @@ def case(request):
     return CASES[request.param]
 
 
-def in_parts(make, columns, borders):
-    """One state for each part of the columns, cut at `borders`."""
-    parts = []
-    for start, end in zip([0, *borders], [*borders, len(columns[0])], strict=True):
-        part = make()
-        part.update(*(column[start:end] for column in columns))
-        parts.append(part)
-    return parts
-
-
-@settings(deadline=None, max_examples=40)
-@given(borders=SPLITS.map(sorted), seed=st.integers(0, 2**32), data=st.data())
-def test_any_split_and_order_gives_the_same(case, borders, seed, data):
+def drawn(case, seed):
+    """What makes a state, columns, and the state of them."""
     make, draw = case
     columns = draw(np.random.default_rng(seed), 600)
-    whole = make()
-    whole.update(*columns)
+    return make, columns, updated(make(), *columns)
+
+
+def in_parts(make, columns, borders):
+    """One state for each part of the columns, cut at `borders`."""
+    ends = itertools.pairwise([0, *borders, len(columns[0])])
+    return [updated(make(), *(each[start:end] for each in columns)) for start, end in ends]
+
+
+@settings(max_examples=40)
+@given(borders=SPLITS.map(sorted), seed=st.integers(0, 2**32), data=st.data())
+def test_any_split_and_order_gives_the_same(case, borders, seed, data):
+    make, columns, whole = drawn(case, seed)
     parts = in_parts(make, columns, borders)
     # Merge two states picked at random until one is left: every order and every tree.
     while len(parts) > 1:
@@ -101,48 +103,34 @@ def test_any_split_and_order_gives_the_same(case, borders, seed, data):
         after = parts[which].arrays()
         assert all(np.array_equal(before[name], after[name]) for name in before)
         parts[which] = into
-    assert states_equal(parts[0], whole)
+    assert_equal_states(parts[0], whole)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(border=st.integers(0, 600), seed=st.integers(0, 2**32))
 def test_a_restored_state_goes_on(case, border, seed):
-    make, draw = case
-    columns = draw(np.random.default_rng(seed), 600)
-    whole = make()
-    whole.update(*columns)
-    first = make()
-    first.update(*(column[:border] for column in columns))
-    restored = type(first).from_arrays(first.arrays())
-    assert states_equal(first, restored)
-    restored.update(*(column[border:] for column in columns))
-    assert states_equal(restored, whole)
+    make, columns, whole = drawn(case, seed)
+    first = updated(make(), *(column[:border] for column in columns))
+    again = type(first).from_arrays(first.arrays())
+    assert_equal_states(first, again)
+    again.update(*(column[border:] for column in columns))
+    assert_equal_states(again, whole)
 
 
 def test_a_copy_is_its_own(case):
-    make, draw = case
-    columns = draw(np.random.default_rng(0), 600)
-    state = make()
-    state.update(*columns)
-    copy = state.copy()
-    assert states_equal(state, copy)
-    before = state.arrays()
-    copy.update(*columns)
-
-    assert not states_equal(state, copy)
-    assert all(np.array_equal(before[name], array) for name, array in state.arrays().items())
+    _, columns, state = drawn(case, 0)
+    copy, before = state.copy(), state.copy()
+    assert_equal_states(state, copy)
+    assert_independent(copy, lambda it: it.update(*columns))
+    assert_equal_states(state, before)
 
 
 def test_scaling_by_a_half_undoes_seeing_twice(case):
-    make, draw = case
-    if not isinstance(make(), Scalable):
-        assert isinstance(make(), RankedLists | UserScores)
+    _, columns, once = drawn(case, 0)
+    if not isinstance(once, Scalable):
+        assert isinstance(once, RankedLists | UserScores)
         return
-    columns = draw(np.random.default_rng(0), 600)
-    once, twice = make(), make()
-    once.update(*columns)
-    twice.update(*columns)
-    twice.update(*columns)
+    twice = updated(once.copy(), *columns)
     twice.scale(0.5)
     before, after = once.arrays(), twice.arrays()
     # A number of examples, whatever their weights; and squares, whose weights are scaled twice.
@@ -154,7 +142,7 @@ def test_states_keep_to_the_protocol(case):
     state = case[0]()
     assert isinstance(state, State)
     if not isinstance(state, Summed):
-        assert states_equal(restore(kind_of(state), state.arrays()), state)
+        assert_equal_states(restore(kind_of(state), state.arrays()), state)
 
 
 WINDOWS = {
@@ -182,37 +170,26 @@ def windowed(request):
 def ranks(windowed, seed, sizes):
     window, make, draw = windowed
     rng = np.random.default_rng(seed)
-    states = []
-    for size in sizes:
-        state = window(make())
-        state.update(*draw(rng, size))
-        states.append(state)
-    return states
+    return [updated(window(make()), *draw(rng, size)) for size in sizes]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), sizes=st.lists(st.integers(0, 900), min_size=3, max_size=3))
 def test_windows_of_ranks_merge_in_any_order(windowed, seed, sizes):
     one, two, three = ranks(windowed, seed, sizes)
-    left, right = one.copy(), three.copy()
-    left.merge(two)
-    left.merge(three)
-    tail = two.copy()
-    tail.merge(one)
-    right.merge(tail)
-    assert states_equal(left, right)
-    assert states_equal(left.total(), right.total())
+    left, right = merged(one, two, three), merged(three, merged(two, one))
+    assert_equal_states(left, right)
+    assert_equal_states(left.total(), right.total())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), borders=SPLITS.map(sorted))
 def test_windows_do_not_depend_on_batches_nor_on_restarts(windowed, seed, borders):
     window, make, draw = windowed
     columns = draw(np.random.default_rng(seed), 600)
-    whole = window(make())
-    whole.update(*columns)
+    whole = updated(window(make()), *columns)
     state = window(make())
     for start, end in zip([0, *borders], [*borders, 600], strict=True):
         state.update(*(column[start:end] for column in columns))
         state = type(state).from_arrays(state.arrays())
-    assert states_equal(state, whole)
+    assert_equal_states(state, whole)

@@ -11,6 +11,7 @@ import pytest
 from rec_summary.metrics import report, windows  # noqa: F401  (they register all states)
 from rec_summary.metrics.state import _kinds, kind_of, restore
 from rec_summary.metrics.tables import seen  # noqa: F401
+from tests.support.laws import assert_independent, assert_rejects_each_missing_array
 from tests.support.metric_states import STORED
 
 
@@ -31,10 +32,49 @@ def test_a_stored_state_is_restored_and_stored_as_it_was(stored):
 
 
 def test_every_array_of_a_stored_state_is_needed(stored):
-    kind, arrays = stored
-    for name in arrays:
-        with pytest.raises(ValueError, match="is invalid"):
-            restore(kind, {key: array for key, array in arrays.items() if key != name})
+    assert_rejects_each_missing_array(restore(*stored))
+
+
+BATCHES = {
+    "ChoiceQuality": ([[1.0, 0.0]], [0]),
+    "ClickQuality": ([0.3, 0.25], [1, 0]),
+    "LabelCounts": (np.ones(1, bool), np.zeros(1, bool)),
+    "LogLoss": ([0.3, np.nan], [1, 0]),
+    "RankedLists": (np.arange(100), np.full(100, 0.5), np.ones(100)),
+    "RatingErrors": ([3.0], [1]),
+    "SampledExamples": ([3], [0.5], [1]),
+    "ScoreOrder": ([0.3], [1]),
+    "ServedQuality": ([0.5, 0.25], [1, 0], None, None, [0.75, 0.5], np.array([9, 8])),
+    "Slices": (["DE", "FR"], [0.5, 0.25], [1, 0]),
+    "UserScores": ([1, 2], [0.3, np.nan], [1, 0]),
+    **dict.fromkeys(("Lifetime", "LastExamples", "Decayed"), ([0.3], [1])),
+}
+
+CHANGES = {
+    **{kind: lambda it, columns=columns: it.update(*columns) for kind, columns in BATCHES.items()},
+    "Distribution": lambda it: it.add([2]),
+    "Drift": lambda it: it.add({"label": [1.0, 0.0]}),
+    "ExactSum": lambda it: it.add(np.array([2.0])),
+    "FeatureCounts": lambda it: it.add(np.array([0.0, np.nan]), 0, -1, 1),
+    "IdFrequency": lambda it: it.add(range(100)),
+    "IdTurnover": lambda it: it.add_batch(np.arange(9)),
+    "LogHistogram": lambda it: it.add_all(np.array([2.0])),
+    "PairSample": lambda it: it.merge(it.copy()),
+    "ReferenceBuilder": lambda it: it.add({"label": [1.0], "country": [3]}),
+    "RowAges": lambda it: it.touch(np.ones(it.rows.size, bool), 1000),
+    "RowNorms": lambda it: it.snapshot(np.ones((2, 2), np.float32)),
+    "SeenCounts": lambda it: it.add(np.arange(100)),
+    "SliceState": lambda it: it.merge(it.copy()),
+    "TableHealth": lambda it: it.add(range(50)),
+    "Throughput": lambda it: it.add_steps([1], [1.0], [0.0]),
+    "TouchedRows": lambda it: it.add(range(100)),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, (kind, _) in STORED.items() if kind in CHANGES])
+def test_copies_and_arrays_of_a_state_are_independent(name):
+    kind, arrays = STORED[name]
+    assert_independent(restore(kind, arrays), CHANGES[kind])
 
 
 def test_there_is_a_stored_state_of_every_kind():

@@ -4,16 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.metrics.throughput import Throughput
-from tests.support.laws import (
-    assert_equal_states,
-    assert_independent,
-    assert_laws,
-    assert_rejects_each_missing_array,
-)
+from tests.support.laws import assert_counts_add_up, assert_equal_states
 
 NOW = 1_700_000_000.0
 STEPS = st.lists(
@@ -32,17 +27,11 @@ def state(steps: Steps) -> Throughput:
     return found
 
 
-@settings(deadline=None)
-@given(STEPS, STEPS, STEPS)
-def test_laws(a: Steps, b: Steps, c: Steps) -> None:
-    assert_laws(state(a), state(b), state(c))
-    whole = state(a)
-    whole.merge(state(b))
-    whole.merge(state(c))
-    assert_equal_states(whole, state(a + b + c))
+@given(st.tuples(STEPS, STEPS, STEPS))
+def test_laws(parts: tuple[Steps, ...]) -> None:
+    assert_counts_add_up(state, parts)
 
 
-@settings(deadline=None)
 @given(STEPS)
 def test_steps_may_be_added_one_by_one_or_together(steps: Steps) -> None:
     one_by_one, together = Throughput(), Throughput()
@@ -76,7 +65,6 @@ def test_rates_and_stalls() -> None:
     assert found["freshness/undated"] == 3
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.001, 1e6), min_size=1))
 def test_quantiles_of_lag_are_within_a_percent(lags: list[float]) -> None:
     found = Throughput()
@@ -116,14 +104,6 @@ def test_of_nothing_nothing_is_known() -> None:
     found = Throughput().report()
     assert len(found) == 12
     assert np.isnan(list(found.values())).all()
-
-
-def test_copies_and_arrays_are_independent() -> None:
-    assert_independent(state([(1, 1.0, 0.5, 1.0)]), lambda it: it.add_steps([1], [1.0], [0.0]))
-
-
-def test_missing_and_invalid_arrays() -> None:
-    assert_rejects_each_missing_array(state([(1, 1.0, 0.5, 1.0)]))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,16 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_order import ScoreOrder
-from rec_summary.metrics.state import kind_of, restore
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, count_together
-from tests.support.click_streams import calibrated, exact_auc, states_equal
+from tests.support.click_streams import calibrated, exact_auc
+from tests.support.laws import (
+    assert_equal_states,
+    merged,
+    refused,
+    restored,
+    update_in_parts,
+    updated,
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,18 +28,16 @@ def stream():
     return calibrated(np.random.default_rng(0), 5000, -1)
 
 
-def _others(loss):
-    """Returns the weight of non-clicks."""
-    return loss.weight - loss.clicks
+def cut(stream, start, end):
+    return [column[start:end] for column in stream]
 
 
 def test_a_lifetime_is_everything(stream):
-    window, state = Lifetime(LogLoss()), LogLoss()
-    window.update(*stream)
-    state.update(*stream)
-    assert states_equal(window.total(), state)
+    window = updated(Lifetime(LogLoss()), *stream)
+    state = updated(LogLoss(), *stream)
+    assert_equal_states(window.total(), state)
     window.total().update(*stream)  # a copy
-    assert states_equal(window.total(), state)
+    assert_equal_states(window.total(), state)
 
 
 @pytest.mark.parametrize("batch", [7, 100, 1300])
@@ -41,14 +46,12 @@ def test_at_the_border_of_a_bucket_it_is_exactly_the_last_examples(stream, batch
     fed = 0
     while fed < 3900:
         size = min(batch, 3900 - fed)
-        window.update(*(column[fed : fed + size] for column in stream))
+        window.update(*cut(stream, fed, fed + size))
         fed += size
         if fed % 300 == 0:
-            last = LogLoss()
-            last.update(*(column[max(0, fed - 1200) : fed] for column in stream))
-            assert states_equal(window.total(), last)
-        held = window.total().weight
-        assert min(fed, 901) <= held <= 1200
+            last = updated(LogLoss(), *cut(stream, max(0, fed - 1200), fed))
+            assert_equal_states(window.total(), last)
+        assert min(fed, 901) <= window.total().weight <= 1200
     assert window.seen == 3900
 
 
@@ -75,8 +78,8 @@ def test_prepared_batches_count_to_the_same_bit(stream, window, weighted):
         for each, first in zip(updated, (1, 0), strict=False):
             each.update(*columns[first:], weights)
     for one, other in zip(counted, updated, strict=True):
-        assert states_equal(one, other)
-        assert states_equal(one.total(), other.total())
+        assert_equal_states(one, other)
+        assert_equal_states(one.total(), other.total())
 
 
 def test_windows_that_count_together_count_as_alone(stream):
@@ -89,7 +92,7 @@ def test_windows_that_count_together_count_as_alone(stream):
         for window in alone:
             count_together([window], batch)
     for one, other in zip(together, alone, strict=True):
-        assert states_equal(one, other)
+        assert_equal_states(one, other)
 
 
 @pytest.mark.parametrize("sizes", [(500, 500), (2100, 400), (400, 2100)])
@@ -97,13 +100,13 @@ def test_examples_that_wait_are_merged(stream, sizes):
     quality = ClickQuality(64)
     waiting, counted = ([LastExamples(quality, 1200, 4) for _ in sizes] for _ in range(2))
     for start, size, window, other in zip((0, 2500), sizes, waiting, counted, strict=True):
-        columns = [column[start : start + size] for column in stream]
+        columns = cut(stream, start, start + size)
         count_together([window], quality.prepare(clean(*columns)))
         other.update(*columns)
     for one, *others in (waiting, counted):
         one.merge(*others)
-    assert states_equal(waiting[0], counted[0])
-    assert states_equal(waiting[1], counted[1])
+    assert_equal_states(waiting[0], counted[0])
+    assert_equal_states(waiting[1], counted[1])
 
 
 def test_batches_that_are_prepared_and_that_are_not_may_take_turns(stream):
@@ -117,7 +120,7 @@ def test_batches_that_are_prepared_and_that_are_not_may_take_turns(stream):
             columns[0][:] = 0.5  # columns may change after they were counted
         else:
             count_together([mixed], quality.prepare(clean(*columns)))
-    assert states_equal(mixed, plain)
+    assert_equal_states(mixed, plain)
 
 
 def test_an_empty_state_that_changes_later_changes_no_window(stream):
@@ -152,10 +155,8 @@ def observed():
 def test_examples_that_leave_a_window_are_never_counted(stream, observed):
     """What is read between batches changes nothing."""
     window, read = (LastExamples(observed, 1200, buckets=4) for _ in range(2))
-    batches = [
-        observed.prepare(clean(*(column[start : start + 500] for column in stream)))
-        for start in range(0, 5000, 500)
-    ]
+    starts = range(0, 5000, 500)
+    batches = [observed.prepare(clean(*cut(stream, start, start + 500))) for start in starts]
     for batch in batches:
         count_together([window], batch)
     assert not observed.parts
@@ -164,7 +165,7 @@ def test_examples_that_leave_a_window_are_never_counted(stream, observed):
     for batch in batches:
         count_together([read], batch)
         read.total()
-    assert states_equal(read, window)
+    assert_equal_states(read, window)
 
 
 @pytest.mark.parametrize(("size", "batches"), [(1 << 16, 3), (1, 4096)], ids=["examples", "parts"])
@@ -177,9 +178,8 @@ def test_neither_many_examples_nor_many_parts_wait(stream, observed, size, batch
     assert not observed.parts
     count_together([window], batch)
     assert len(observed.parts) == batches
-    updated = LastExamples(observed, 1 << 20, buckets=4)
-    updated.update(*(np.tile(column, batches) for column in columns))
-    assert states_equal(window, updated)
+    tiled = [np.tile(column, batches) for column in columns]
+    assert_equal_states(window, updated(LastExamples(observed, 1 << 20, buckets=4), *tiled))
 
 
 def test_an_error_costs_one_of_the_parts_that_wait(stream, observed):
@@ -195,20 +195,14 @@ def test_an_error_costs_one_of_the_parts_that_wait(stream, observed):
     rest.update(*(column[:1000] for column in stream))
     for each in (window, rest):
         each.update(*(column[1000:1500] for column in stream))
-    assert states_equal(window, rest)  # in which the lost part is no more
+    assert_equal_states(window, rest)  # in which the lost part is no more
 
 
 def test_ranks_add_the_last_examples_of_each(stream):
-    ranks = []
-    for start in (0, 2000):
-        window = LastExamples(LogLoss(), 400, buckets=4)
-        window.update(*(column[start : start + 1000] for column in stream))
-        ranks.append(window)
-    ranks[0].merge(ranks[1])
-    last = LogLoss()
-    for start in (600, 2600):
-        last.update(*(column[start : start + 400] for column in stream))
-    assert states_equal(ranks[0].total(), last)
+    empty = LastExamples(LogLoss(), 400, buckets=4)
+    ranks = [updated(empty.copy(), *cut(stream, start, start + 1000)) for start in (0, 2000)]
+    last = updated(updated(LogLoss(), *cut(stream, 600, 1000)), *cut(stream, 2600, 3000))
+    assert_equal_states(merged(*ranks).total(), last)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -218,14 +212,12 @@ def test_a_rank_that_counts_fewer_examples_adds_its_last_ones_too(stream, turned
     more.update(*(column[:4950] for column in stream))
     fewer.update(*(column[:750] for column in stream))
     before = fewer.copy(), more.copy()
-    merged = (fewer if turned else more).copy()
-    merged.merge(more if turned else fewer)
-    expected = LogLoss()
-    expected.update(*(column[4600:4950] for column in stream))
-    expected.update(*(column[400:750] for column in stream))
-    assert states_equal(merged.total(), expected)
-    assert states_equal(restore(kind_of(merged), merged.arrays()), merged)
-    assert all(map(states_equal, before, (fewer, more)))
+    whole = merged(fewer, more) if turned else merged(more, fewer)
+    expected = updated(updated(LogLoss(), *cut(stream, 4600, 4950)), *cut(stream, 400, 750))
+    assert_equal_states(whole.total(), expected)
+    assert_equal_states(restored(whole), whole)
+    for each, old in zip((fewer, more), before, strict=True):
+        assert_equal_states(each, old)
 
 
 @given(
@@ -233,34 +225,20 @@ def test_a_rank_that_counts_fewer_examples_adds_its_last_ones_too(stream, turned
     window=st.sampled_from([lambda state: LastExamples(state, 400, 4), Lifetime]),
 )
 def test_windows_of_other_lengths_merge_in_any_order(seen, window):
-    parts = []
-    for count in seen:
-        part = window(LogLoss())
-        part.update(*np.full((2, count), 0.25))
-        parts.append(part)
-    one, two, three = parts
-    first, second = one.copy(), three.copy()
-    first.merge(two)
-    first.merge(three)
-    second.merge(one)
-    second.merge(two)
-    assert states_equal(first, second)
+    one, two, three = (updated(window(LogLoss()), *np.full((2, size), 0.25)) for size in seen)
+    assert_equal_states(merged(one, two, three), merged(three, one, two))
 
 
 def test_half_lives_are_those_of_each_rank():
     """The newest example of each weighs nearly 1, however many more the other has counted."""
-    fewer, more = Decayed(LogLoss(), 64), Decayed(LogLoss(), 64)
-    fewer.update(np.full(65, 0.5), np.ones(65))
-    more.update(np.full(5000, 0.5), np.zeros(5000))
+    fewer = updated(Decayed(LogLoss(), 64), np.full(65, 0.5), np.ones(65))
+    more = updated(Decayed(LogLoss(), 64), np.full(5000, 0.5), np.zeros(5000))
     alone = fewer.total().clicks
     for one, other in ((fewer, more), (more, fewer)):
-        merged = one.copy()
-        merged.merge(other)
-        assert merged.total().clicks == pytest.approx(alone, rel=1e-12)
-        assert merged.total().weight == pytest.approx(
-            fewer.total().weight + more.total().weight, rel=1e-12
-        )
-        assert states_equal(restore(kind_of(merged), merged.arrays()), merged)
+        whole, weight = merged(one, other), fewer.total().weight + more.total().weight
+        assert whole.total().clicks == pytest.approx(alone, rel=1e-12)
+        assert whole.total().weight == pytest.approx(weight, rel=1e-12)
+        assert_equal_states(restored(whole), whole)
 
 
 def test_a_number_of_examples_that_cannot_rise_is_refused():
@@ -270,26 +248,24 @@ def test_a_number_of_examples_that_cannot_rise_is_refused():
 
 
 def test_a_bucket_that_a_merge_makes_too_old_is_dropped():
-    fewer, more = Decayed(LogLoss(), 64), Decayed(LogLoss(), 64)
-    fewer.update(np.full(16 * 64, 0.5), np.ones(16 * 64))
-    more.update(np.full(17 * 64 + 1, 0.5), np.zeros(17 * 64 + 1))
+    fewer = updated(Decayed(LogLoss(), 64), np.full(16 * 64, 0.5), np.ones(16 * 64))
+    more = updated(Decayed(LogLoss(), 64), np.full(17 * 64 + 1, 0.5), np.zeros(17 * 64 + 1))
     more.merge(fewer)
-    assert states_equal(restore(kind_of(more), more.arrays()), more)
+    assert_equal_states(restored(more), more)
 
 
 def test_windows_that_are_longer_one_after_the_other_merge_to_one_that_is_restored():
-    merged = Decayed(LogLoss(), 64)
+    whole = Decayed(LogLoss(), 64)
     for rank in range(18):
         longer = Decayed(LogLoss(), 64)
         longer.update(np.full(65 + 63 * rank, 0.5), np.ones(65 + 63 * rank))
-        merged.merge(longer)
-    assert states_equal(restore(kind_of(merged), merged.arrays()), merged)
+        whole.merge(longer)
+    assert_equal_states(restored(whole), whole)
 
 
 @pytest.mark.parametrize("half_life", [64, 500, 10_000])
 def test_examples_of_a_half_life_ago_weigh_half(stream, half_life):
-    window = Decayed(RatingErrors(), half_life)
-    window.update(stream[0], stream[1])
+    window = updated(Decayed(RatingErrors(), half_life), stream[0], stream[1])
     ages = np.arange(5000)[::-1] + 1
     weights = 2.0 ** (-ages / half_life)
     errors = stream[0].astype(np.float64) - stream[1]
@@ -303,54 +279,44 @@ def test_examples_of_a_half_life_ago_weigh_half(stream, half_life):
 
 
 def test_decay_forgets_what_was_before():
-    window = Decayed(LogLoss(), 100)
-    window.update(np.full(1000, 0.9), np.ones(1000))
+    window = updated(Decayed(LogLoss(), 100), np.full(1000, 0.9), np.ones(1000))
     window.update(np.full(1000, 0.1), np.zeros(1000))
     total = window.total()
-    assert total.clicks == pytest.approx(2.0**-10 * _others(total), rel=0.02)
+    assert total.clicks == pytest.approx(2.0**-10 * (total.weight - total.clicks), rel=0.02)
     window.update(np.full(1000, 0.1), np.zeros(1000))
     assert window.total().clicks == 0
 
 
 def test_windows_over_users(stream):
     users = np.arange(5000) % 50
-    window, last = LastExamples(UserScores(), 1000, buckets=2), UserScores()
-    window.update(users, *stream, None)
-    last.update(users[-1000:], *(column[-1000:] for column in stream))
-    assert states_equal(window.total(), last)
+    window = updated(LastExamples(UserScores(), 1000, buckets=2), users, *stream, None)
+    last = updated(UserScores(), users[-1000:], *(column[-1000:] for column in stream))
+    assert_equal_states(window.total(), last)
 
 
 def test_windows_of_windows():
     """A window is a state, so it can be stored as one."""
     inner = LastExamples(LogLoss(), 100, buckets=4)
-    outer = Lifetime(inner)
-    outer.update([0.5, 0.25], [1, 0])
+    outer = updated(Lifetime(inner), [0.5, 0.25], [1, 0])
     restored = Lifetime.from_arrays(outer.arrays())
-    assert states_equal(restored, outer)
+    assert_equal_states(restored, outer)
     assert restored.total().total().clicks == 1
 
 
 def test_mistakes_are_reported():
-    with pytest.raises(TypeError, match="can be scaled"):
-        Decayed(Lifetime(LogLoss()), 100)
-    with pytest.raises(ValueError, match="half_life is invalid"):
-        Decayed(LogLoss(), 10)
-    with pytest.raises(ValueError, match="examples is invalid"):
-        LastExamples(LogLoss(), 10, 16)
-    with pytest.raises(ValueError, match="buckets is invalid"):
-        LastExamples(LogLoss(), 10, 0)
+    refused(TypeError, "can be scaled", Decayed, Lifetime(LogLoss()), 100)
+    refused(ValueError, "half_life is invalid", Decayed, LogLoss(), 10)
+    refused(ValueError, "examples is invalid", LastExamples, LogLoss(), 10, 16)
+    refused(ValueError, "buckets is invalid", LastExamples, LogLoss(), 10, 0)
     window = LastExamples(LogLoss(), 100)
-    with pytest.raises(ValueError, match="columns is invalid"):
-        window.update([0.5], [1, 0])
-    with pytest.raises(ValueError, match="columns is invalid"):
-        window.update(0.5, 1)
+    refused(ValueError, "columns is invalid", window.update, [0.5], [1, 0])
+    refused(ValueError, "columns is invalid", window.update, 0.5, 1)
     for other in (
         LastExamples(LogLoss(), 200),
         LastExamples(LogLoss(), 100, 8),
         LastExamples(RatingErrors(), 100),
     ):
-        with pytest.raises(ValueError, match="of a state to merge"):
-            window.merge(other)
+        refused(ValueError, "of a state to merge", window.merge, other)
 
 
 @pytest.mark.parametrize(
@@ -368,8 +334,7 @@ def test_mistakes_are_reported():
     ],
 )
 def test_nonsense_is_refused(name, value):
-    window = LastExamples(LogLoss(), 100, 4)
-    window.update(np.full(130, 0.5), np.ones(130))
+    window = updated(LastExamples(LogLoss(), 100, 4), np.full(130, 0.5), np.ones(130))
     assert name in window.arrays()
     with pytest.raises(ValueError, match=r"is invalid\. Received"):
         LastExamples.from_arrays({**window.arrays(), name: value})
@@ -377,8 +342,7 @@ def test_nonsense_is_refused(name, value):
 
 @pytest.mark.parametrize("name", ["pane0.cells", "empty.cells"])
 def test_a_bucket_with_other_settings_is_refused(name):
-    window = LastExamples(ScoreOrder(64), 100, 4)
-    window.update(np.full(8, 0.5), np.ones(8))
+    window = updated(LastExamples(ScoreOrder(64), 100, 4), np.full(8, 0.5), np.ones(8))
     with pytest.raises(ValueError, match="setting cells of a state to merge"):
         LastExamples.from_arrays(window.arrays() | {name: np.array(128)})
     with pytest.raises(ValueError, match="setting cells of a state to merge"):
@@ -396,8 +360,7 @@ def test_no_bucket_is_before_the_stream(window):
 
 @pytest.mark.parametrize("number", [-1, 1, 6])
 def test_buckets_outside_of_the_window_are_refused(number):
-    window = LastExamples(LogLoss(), 100, 4)
-    window.update(np.full(130, 0.5), np.ones(130))
+    window = updated(LastExamples(LogLoss(), 100, 4), np.full(130, 0.5), np.ones(130))
     arrays = window.arrays()
     assert arrays["pane_numbers"].tolist() == [2, 3, 4, 5]
     renamed = {name.replace("pane2.", f"pane{number}."): a for name, a in arrays.items()}
@@ -407,11 +370,10 @@ def test_buckets_outside_of_the_window_are_refused(number):
 
 @pytest.mark.parametrize("start", [129, 130, 160, -10, -2000])
 def test_steps_where_none_can_be_are_refused(start):
-    window = Decayed(LogLoss(), 640)
-    window.update(np.full(130, 0.5), np.ones(130))
+    window = updated(Decayed(LogLoss(), 640), np.full(130, 0.5), np.ones(130))
     arrays = window.arrays()
     assert arrays["open_numbers"].tolist() == [120]
-    assert states_equal(Decayed.from_arrays(arrays), window)
+    assert_equal_states(Decayed.from_arrays(arrays), window)
     renamed = {name.replace("open120.", f"open{start}."): a for name, a in arrays.items()}
     with pytest.raises(ValueError, match="where a step of the window begins"):
         Decayed.from_arrays({**renamed, "open_numbers": np.array([start])})
@@ -419,10 +381,8 @@ def test_steps_where_none_can_be_are_refused(start):
 
 def test_arrays_of_one_kind_of_window_are_not_another():
     arrays = LastExamples(LogLoss(), 100).arrays()
-    with pytest.raises(ValueError, match="of a state to merge"):
-        Lifetime.from_arrays(arrays)
-    with pytest.raises(ValueError, match="is invalid"):
-        Decayed.from_arrays({**arrays, "panes": np.array(4)})
+    refused(ValueError, "of a state to merge", Lifetime.from_arrays, arrays)
+    refused(ValueError, "is invalid", Decayed.from_arrays, {**arrays, "panes": np.array(4)})
 
 
 def test_buckets_that_are_full_are_small():
@@ -434,21 +394,18 @@ def test_buckets_that_are_full_are_small():
     assert max(sizes[:3]) <= 64 < sizes[3]
     area = window.total().auc()
     assert abs(area.value - exact_auc(*columns)) <= area.error_bound
-    cut = LastExamples(ScoreOrder(64), 4000, 4)
-    for start in range(0, 4000, 123):
-        cut.update(*(column[start : start + 123] for column in columns))
-    assert states_equal(cut, window)
+    parts = LastExamples(ScoreOrder(64), 4000, 4)
+    update_in_parts(parts, columns, range(123, 4000, 123))
+    assert_equal_states(parts, window)
 
 
 @pytest.mark.parametrize("seen", [0, 1, 3, 4, 5, 9])
 def test_a_window_with_buckets_of_one_example_is_restored(stream, seen):
-    window = LastExamples(LogLoss(), 4, buckets=4)
-    window.update(*(column[:seen] for column in stream))
-    restored = LastExamples.from_arrays(window.arrays())
-    assert states_equal(restored, window)
+    window = updated(LastExamples(LogLoss(), 4, buckets=4), *(column[:seen] for column in stream))
+    again = restored(window)
+    assert_equal_states(again, window)
     for end in (seen, seen + 1, seen + 4):
-        restored.update(*(column[restored.seen : end] for column in stream))
-        last = LogLoss()
-        last.update(*(column[max(0, end - 4) : end] for column in stream))
-        assert states_equal(restored.total(), last)
-        assert len(restored.arrays()["pane_numbers"]) == min(end, 4)
+        again.update(*(column[again.seen : end] for column in stream))
+        last = updated(LogLoss(), *cut(stream, max(0, end - 4), end))
+        assert_equal_states(again.total(), last)
+        assert len(again.arrays()["pane_numbers"]) == min(end, 4)

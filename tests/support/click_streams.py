@@ -20,15 +20,6 @@ def exact_auc(scores, labels, weights=None):
     return float(positive @ below / (positive.sum() * negative.sum()))
 
 
-def states_equal(one, other):
-    """Returns whether two states have the same arrays, bit for bit."""
-    mine, theirs = one.arrays(), other.arrays()
-    return mine.keys() == theirs.keys() and all(
-        mine[name].dtype == theirs[name].dtype and np.array_equal(mine[name], theirs[name])
-        for name in mine
-    )
-
-
 def close_together(rng):
     """The scores of a model at the beginning of a slow training."""
     logits = rng.normal(0.0, 1.0, 200_000)

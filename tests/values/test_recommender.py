@@ -12,13 +12,9 @@ from hypothesis.extra import numpy as arrays
 
 from rec_summary._pb.summary_pb2 import MetricStates, Summary
 from rec_summary.values.histogram import encode_counted
-from rec_summary.values.recommender import (
-    CURVE_ROWS,
-    encode_columns,
-    encode_state,
-    unpack_states,
-)
+from rec_summary.values.recommender import CURVE_ROWS, encode_columns, encode_state, unpack_states
 from rec_summary.values.summary import encode_value
+from tests.support.laws import refused
 
 _DTYPES = st.sampled_from(["?", "u1", "<i8", ">i8", "<f8", "<f4", "<u8", "<U5"])
 
@@ -69,8 +65,7 @@ def test_damaged_arrays_are_refused(damage) -> None:
             array.shape.extend(value)
         else:
             setattr(array, name, value)
-    with pytest.raises(ValueError, match=r"Received: .*Expected: "):
-        unpack_states(message)
+    refused(ValueError, r"Received: .*Expected: ", unpack_states, message)
 
 
 def test_states_that_are_too_large_together_are_refused_before_they_are_unpacked() -> None:
@@ -79,8 +74,7 @@ def test_states_that_are_too_large_together_are_refused_before_they_are_unpacked
     assert message.ByteSize() < 1 << 18
     assert len(unpack_states(message, 20 << 20)["key"][1]) == 20
     tracemalloc.start()
-    with pytest.raises(ValueError, match="20,971,520 bytes"):
-        unpack_states(message, (20 << 20) - 1)
+    refused(ValueError, "20,971,520 bytes", unpack_states, message, (20 << 20) - 1)
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
 

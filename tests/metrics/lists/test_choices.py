@@ -12,12 +12,7 @@ pytest.importorskip("sklearn")
 from sklearn import metrics
 
 from rec_summary.metrics.lists.choices import MOST_K, ChoiceQuality
-from tests.support.laws import (
-    assert_equal_states,
-    assert_independent,
-    assert_laws,
-    assert_rejects_each_missing_array,
-)
+from tests.support.laws import assert_equal_states, assert_laws, refused, updated
 
 
 def classes(seed: int, size: int = 400, width: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -30,16 +25,13 @@ def classes(seed: int, size: int = 400, width: int = 5) -> tuple[np.ndarray, np.
 
 
 def counted(seed: int) -> ChoiceQuality:
-    state = ChoiceQuality()
-    state.update(*classes(seed))
-    return state
+    return updated(ChoiceQuality(), *classes(seed))
 
 
 def test_classes_are_judged_as_by_scikit_learn() -> None:
     scores, labels = classes(1)
     weights = np.random.default_rng(2).integers(1, 4, len(labels)).astype(float)
-    state = ChoiceQuality()
-    state.update(scores, labels, weights)
+    state = updated(ChoiceQuality(), scores, labels, weights)
     best = scores.argmax(axis=1)
     assert state.top(1).recall == metrics.accuracy_score(labels, best, sample_weight=weights)
     loss = metrics.log_loss(labels, scores, sample_weight=weights)
@@ -52,8 +44,7 @@ def test_classes_are_judged_as_by_scikit_learn() -> None:
 def test_a_retrieval_is_judged_as_by_scikit_learn() -> None:
     random = np.random.default_rng(0)
     scores = random.normal(size=(64, 64)) + 2 * np.eye(64)
-    state = ChoiceQuality(0, at=(10,))
-    state.update(scores, np.arange(64))
+    state = updated(ChoiceQuality(0, at=(10,)), scores, np.arange(64))
     top = state.top(10)
     assert top.ndcg == pytest.approx(metrics.ndcg_score(np.eye(64), scores, k=10))
     whole = metrics.label_ranking_average_precision_score(np.eye(64), scores)
@@ -64,11 +55,9 @@ def test_a_retrieval_is_judged_as_by_scikit_learn() -> None:
 
 
 def test_equal_scores_win_nothing_and_a_missing_candidate_is_none() -> None:
-    state = ChoiceQuality(0)
-    state.update([[0.5, 0.5, 0.5]], [0])
+    state = updated(ChoiceQuality(0), [[0.5, 0.5, 0.5]], [0])
     assert (state.top(1).recall, state.top(3).mrr) == (0, 1 / 3)
-    state = ChoiceQuality(0)
-    state.update([[0.5, np.nan, 0.7], [np.nan, 0.1, np.nan]], [2, 1])
+    state = updated(ChoiceQuality(0), [[0.5, np.nan, 0.7], [np.nan, 0.1, np.nan]], [2, 1])
     assert (state.top(1).recall, state.candidates()) == (1, 1.5)
     wide = np.arange(MOST_K + 50.0)[None]
     state.update(wide, [0])
@@ -85,9 +74,8 @@ def test_scores_of_half_precision_and_whole_numbers_are_judged_as_those_of_doubl
         wide.update(half.astype(np.float64), labels, weights.astype(np.float64))
         assert wide.refused == 0
         assert_equal_states(narrow, wide)
-    whole, wide = ChoiceQuality(0), ChoiceQuality(0)
-    whole.update(np.argsort(scores), labels)
-    wide.update(np.argsort(scores).astype(np.float64), labels)
+    whole = updated(ChoiceQuality(0), np.argsort(scores), labels)
+    wide = updated(ChoiceQuality(0), np.argsort(scores).astype(np.float64), labels)
     assert_equal_states(whole, wide)
 
 
@@ -102,35 +90,28 @@ def test_a_certain_class_and_the_least_and_largest_weights_are_counted() -> None
 
 def test_what_is_no_choice_is_refused_and_counted() -> None:
     state = ChoiceQuality()
-    batch, refused = state.prepare(
+    batch, reasons = state.prepare(
         [[0.5, 0.5], [0.5, 0.5], [np.nan, 1], [np.inf, 0], [3, -2], [0.9, 0.9], [0.4, 0.6]],
         [2, 0.5, 0, 1, 0, 0, 1],
         [1, 1, 1, 1, 1, 1, -1],
     )
-    assert list(refused.values()) == [2, 2, 2, 1]
+    assert list(reasons.values()) == [2, 2, 2, 1]
     state.count(batch)
     assert (state.refused, state.weight) == (7, 0)
     assert math.isnan(state.top(1).recall)
     assert math.isnan(state.candidates())
-    with pytest.raises(ValueError, match="scores is invalid"):
-        state.update([0.5, 0.5], [0, 1])
-    with pytest.raises(ValueError, match="scores is invalid"):
-        state.update(np.zeros((2, 0)), [0, 1])
-    with pytest.raises(TypeError, match="scores is invalid"):
-        state.update([["a", "b"]], [0])
-    with pytest.raises(ValueError, match="k is invalid"):
-        state.top(0)
+    refused(ValueError, "scores is invalid", state.update, [0.5, 0.5], [0, 1])
+    refused(ValueError, "scores is invalid", state.update, np.zeros((2, 0)), [0, 1])
+    refused(TypeError, "scores is invalid", state.update, [["a", "b"]], [0])
+    refused(ValueError, "k is invalid", state.top, 0)
 
 
 def test_the_laws_hold() -> None:
     assert_laws(counted(1), counted(2), counted(3))
-    assert_independent(counted(1), lambda state: state.update([[1.0, 0.0]], [0]))
-    assert_rejects_each_missing_array(counted(1))
     halved = counted(1)
     halved.scale(0.5)
     assert halved.weight == 200
     assert halved.log_loss() == pytest.approx(counted(1).log_loss())
     stored = counted(1).arrays()
     stored["ranks"][0] = 1
-    with pytest.raises(ValueError, match="ranks is invalid"):
-        ChoiceQuality.from_arrays(stored)
+    refused(ValueError, "ranks is invalid", ChoiceQuality.from_arrays, stored)

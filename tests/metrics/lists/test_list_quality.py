@@ -14,12 +14,9 @@ pytest.importorskip("sklearn")
 
 from sklearn.metrics import label_ranking_average_precision_score, ndcg_score, roc_auc_score
 
-from rec_summary.metrics.lists.list_quality import (
-    pairs_in_lists,
-    pairs_of_all,
-    top_of_lists,
-)
+from rec_summary.metrics.lists.list_quality import pairs_in_lists, pairs_of_all, top_of_lists
 from rec_summary.metrics.lists.ranked_lists import RankedLists, SampledLists
+from tests.support.laws import updated
 
 SCORES = {
     "all different": lambda random, size: random.random(size),
@@ -34,8 +31,7 @@ SCORES = {
 
 
 def sampled(lists: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> SampledLists:
-    state = RankedLists(1 << 16)
-    state.update(lists, scores, labels)
+    state = updated(RankedLists(1 << 16), lists, scores, labels)
     return state.sampled()
 
 
@@ -72,7 +68,7 @@ def test_mrr_of_one_relevant_example_is_the_label_ranking_precision() -> None:
     assert (top.recall, top.hit_rate, top.precision) == (1, 1, 0.05)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     examples=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=6),
     k=st.integers(1, 7),
@@ -89,12 +85,7 @@ def test_of_ties_each_metric_is_the_mean_over_all_orders(examples, k) -> None:
         placed = labels[sorted(order, key=lambda place: -scores[place])][:k]
         first = np.flatnonzero(placed)[:1]
         found.append(
-            (
-                placed.sum() / labels.sum(),
-                placed.sum() / k,
-                len(first),
-                (1 / (first + 1)).sum(),
-            )
+            (placed.sum() / labels.sum(), placed.sum() / k, len(first), (1 / (first + 1)).sum())
         )
     expected = np.mean(found, axis=0)
     assert (top.recall, top.precision, top.hit_rate, top.mrr) == pytest.approx(tuple(expected))
@@ -161,8 +152,7 @@ def test_the_errors_of_a_sample_of_lists_are_the_spread_of_samples() -> None:
     every = sampled(lists, scores, labels)
     drawn = []
     for seed in range(60):
-        state = RankedLists(4096, 512)
-        state.update(lists + (seed << 32), scores, labels)
+        state = updated(RankedLists(4096, 512), lists + (seed << 32), scores, labels)
         drawn.append(state.sampled())
     found = [(top_of_lists(each, 5), pairs_in_lists(each)) for each in drawn]
     truth = (*top_of_lists(every, 5).means, pairs_in_lists(every).share)

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from rec_summary.metrics.lists.list_quality import pairs_in_lists, pairs_of_all, top_of_lists
 from rec_summary.metrics.lists.ranked_lists import RankedLists, SampledExamples
-from tests.support.laws import (
-    assert_equal_states,
-    assert_independent,
-    assert_laws,
-    assert_rejects_each_missing_array,
-)
+from tests.support.laws import assert_counts_add_up, assert_equal_states, refused, updated
 
 EXAMPLES = st.lists(
     st.tuples(
@@ -36,13 +31,10 @@ def counted(examples: list[tuple[int, float, float]]) -> RankedLists:
     return state
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(a=EXAMPLES, b=EXAMPLES, c=EXAMPLES)
 def test_the_laws_hold_for_long_lists_and_extreme_numbers(a, b, c) -> None:
-    assert_laws(*map(counted, (a, b, c)))
-    parts = counted(a)
-    parts.merge(counted(b))
-    assert_equal_states(parts, counted(a + b))
+    assert_counts_add_up(counted, (a, b, c))
 
 
 def test_examples_without_a_usable_score_and_label_are_refused_and_counted() -> None:
@@ -55,8 +47,7 @@ def test_examples_without_a_usable_score_and_label_are_refused_and_counted() -> 
 
 
 def test_zeros_of_both_signs_are_stored_as_one() -> None:
-    state = RankedLists()
-    state.update([1, 1, 2], [-0.0, 0.0, -0.0], [1, 1, -0.0])
+    state = updated(RankedLists(), [1, 1, 2], [-0.0, 0.0, -0.0], [1, 1, -0.0])
     stored = state.arrays()
     assert stored["counts"].sum() == 3
     assert len(stored["scores"]) == 2
@@ -78,8 +69,7 @@ def test_a_list_is_the_same_however_its_examples_are_spread() -> None:
 
 
 def test_a_list_that_is_too_long_is_left_out() -> None:
-    state = RankedLists(64, 8)
-    state.update(["long"] * 9 + ["short"] * 8, np.arange(17), [1] * 17)
+    state = updated(RankedLists(64, 8), ["long"] * 9 + ["short"] * 8, np.arange(17), [1] * 17)
     found = state.sampled()
     assert (found.too_long, len(found.starts), found.rows.size) == (1, 1, 8)
     state.update(["long"], [0.5], [1])
@@ -89,8 +79,7 @@ def test_a_list_that_is_too_long_is_left_out() -> None:
 
 
 def test_lists_that_become_too_long_keep_their_room() -> None:
-    state = RankedLists(16, 4)
-    state.update(np.repeat(np.arange(4), 4), np.arange(16), np.ones(16))
+    state = updated(RankedLists(16, 4), np.repeat(np.arange(4), 4), np.arange(16), np.ones(16))
     found = state.sampled()
     assert (found.rows.size, found.rate) == (16, 1)
     state.update(np.repeat(np.arange(4), 2), np.arange(16, 24), np.ones(8))
@@ -147,8 +136,7 @@ def test_a_heavy_example_is_sampled_as_often_as_others(heavy, parts) -> None:
     labels[equal] = scores[equal] = 0
     state, every = SampledExamples(4096), RankedLists(1 << 20, 1 << 18)
     for part in np.array_split(np.arange(200_000), parts):
-        other = SampledExamples(4096)
-        other.update(part, scores[part], labels[part])
+        other = updated(SampledExamples(4096), part, scores[part], labels[part])
         state.merge(other)
     every.update(np.zeros(200_000, int), scores, labels)
     found = state.sampled()
@@ -159,16 +147,10 @@ def test_a_heavy_example_is_sampled_as_often_as_others(heavy, parts) -> None:
 
 
 def test_mistakes_are_reported() -> None:
-    assert_rejects_each_missing_array(counted([(1, 0.5, 1.0), (2, 0.5, 1.0)]))
-    assert_independent(counted([(1, 0.5, 1.0)]), lambda state: state.update([3], [0.5], [1]))
-    with pytest.raises(TypeError, match="lists is invalid"):
-        RankedLists().update([1.5], [0.5], [1])
-    with pytest.raises(ValueError, match="labels is invalid"):
-        RankedLists().update([1], [0.5], [1, 0])
-    with pytest.raises(ValueError, match="rows is invalid"):
-        RankedLists(15, 8)
-    with pytest.raises(ValueError, match="at is invalid"):
-        RankedLists(at=(0,))
+    refused(TypeError, "lists is invalid", RankedLists().update, [1.5], [0.5], [1])
+    refused(ValueError, "labels is invalid", RankedLists().update, [1], [0.5], [1, 0])
+    refused(ValueError, "rows is invalid", RankedLists, 15, 8)
+    refused(ValueError, "at is invalid", RankedLists, at=(0,))
     with pytest.raises(ValueError, match="setting at of a state to merge"):
         RankedLists(at=(1,)).merge(RankedLists(at=(2,)))
     stored = counted([(1, 0.5, 1.0), (2, 0.5, 1.0)]).arrays()

@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
-from tests.support.laws import assert_equal_states
+from tests.support.laws import assert_equal_states, refused, updated
 
 
 @pytest.fixture(params=[1e-4, 0.03, 0.5, 0.9999], scope="module")
@@ -27,8 +27,7 @@ def stream(request):
 def test_numbers_are_those_of_scikit_learn(stream, weighted):
     scores, labels, weights = stream
     weights = weights if weighted else None
-    state = ClickQuality()
-    state.update(scores, labels, weights)
+    state = updated(ClickQuality(), scores, labels, weights)
     exact = scores.astype(np.float64)
     area = state.order.auc()
     assert area.value == pytest.approx(
@@ -45,8 +44,7 @@ def test_numbers_are_those_of_scikit_learn(stream, weighted):
 
 def test_reliability_is_near_that_of_scikit_learn(stream):
     scores, labels, _ = stream
-    state = ClickQuality(65_536)
-    state.update(scores, labels)
+    state = updated(ClickQuality(65_536), scores, labels)
     observed, predicted = calibration_curve(labels, scores, n_bins=5, strategy="quantile")
     found = score_quality.reliability(state, 5)
     np.testing.assert_allclose(found.predicted, predicted, rtol=0.01)
@@ -73,8 +71,7 @@ def test_a_bin_has_two_cells_and_precisions_are_part_of_the_state():
     assert state.order.cells == 128
     assert ClickQuality.from_arrays(state.arrays()).precisions == (1.0, 0.5)
     for wrong in ((0.5, 0.0), (1.5,)):
-        with pytest.raises(ValueError, match="precisions is invalid"):
-            ClickQuality(64, precisions=wrong)
+        refused(ValueError, "precisions is invalid", ClickQuality, 64, precisions=wrong)
 
 
 def test_the_rate_of_non_clicks_is_part_of_the_state(stream):
@@ -84,8 +81,6 @@ def test_the_rate_of_non_clicks_is_part_of_the_state(stream):
     restored = ClickQuality.from_arrays(state.arrays())
     assert restored.negative_rate == 0.25
     state.merge(restored)
-    with pytest.raises(ValueError, match="negative_rate of a state to merge"):
-        state.merge(other)
+    refused(ValueError, "negative_rate of a state to merge", state.merge, other)
     for rate in (0.0, 1.5, float("nan")):
-        with pytest.raises(ValueError, match="negative_rate is invalid"):
-            ClickQuality(64, rate)
+        refused(ValueError, "negative_rate is invalid", ClickQuality, 64, rate)

@@ -7,6 +7,7 @@ from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean, integer_ids
 from rec_summary.metrics.quality.score_cells import scores_of
+from tests.support.laws import refused, updated
 
 
 def test_a_sound_batch_is_kept_whole():
@@ -60,8 +61,7 @@ def test_ids_are_integers_or_hashed_strings():
     names = np.array([["a"], ["b"]])
     assert integer_ids("users", names, 2).tolist() == hash_strings(names).ravel().tolist()
     assert integer_ids("users", [[3, 4]], 2).tolist() == [3, 4]
-    with pytest.raises(TypeError, match=r"users is invalid.*integers or strings"):
-        integer_ids("users", [0.5], 1)
+    refused(TypeError, r"users is invalid.*integers or strings", integer_ids, "users", [0.5], 1)
     with pytest.raises(ValueError, match=r"users is invalid.*2 values.*3, one for each"):
         integer_ids("users", [1, 2], 3)
 
@@ -73,10 +73,8 @@ def test_an_empty_batch_is_one():
 def test_columns_of_another_size_or_kind_are_mistakes():
     with pytest.raises(ValueError, match=r"labels is invalid.*3 values.*2, one for each"):
         clean([0.1, 0.2], [1, 0, 1])
-    with pytest.raises(ValueError, match="weights is invalid"):
-        clean([0.1, 0.2], [1, 0], [1])
-    with pytest.raises(TypeError, match="scores is invalid"):
-        clean(["a"], [1])
+    refused(ValueError, "weights is invalid", clean, [0.1, 0.2], [1, 0], [1])
+    refused(TypeError, "scores is invalid", clean, ["a"], [1])
 
 
 def test_a_label_between_0_and_1_is_a_part_of_a_click():
@@ -91,8 +89,7 @@ def test_quality_of_soft_labels_is_that_of_its_definition(weighted):
     rng = np.random.default_rng(0)
     scores, labels = rng.uniform(0.01, 0.99, 2000), rng.integers(0, 1025, 2000) / 1024
     weights = rng.integers(0, 9, 2000) / 4 if weighted else np.ones(2000)
-    state = ClickQuality()
-    state.update(scores, labels, weights if weighted else None)
+    state = updated(ClickQuality(), scores, labels, weights if weighted else None)
     scores = scores.astype(np.float32).astype(np.float64)
     rate = np.average(labels, weights=weights)
     entropy = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
@@ -108,9 +105,8 @@ def test_quality_of_soft_labels_is_that_of_its_definition(weighted):
 
 def test_examples_of_weight_0_count_for_nothing():
     scores, labels = np.array([0.1, 0.9, 0.4]), np.array([0, 1, 1])
-    state, without = ClickQuality(), ClickQuality()
-    state.update(scores, labels, [1.0, 2, 0])
-    without.update(scores[:2], labels[:2], [1.0, 2])
+    state = updated(ClickQuality(), scores, labels, [1.0, 2, 0])
+    without = updated(ClickQuality(), scores[:2], labels[:2], [1.0, 2])
     assert state.loss.log_loss() == without.loss.log_loss()
     assert state.order.auc() == without.order.auc()
     assert not state.loss.refused.any()

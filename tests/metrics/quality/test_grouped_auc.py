@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.score_cells import MOST_CODE
-from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
-from tests.support.laws import assert_independent
+from tests.support.click_streams import STREAMS, calibrated, exact_auc
+from tests.support.laws import assert_equal_states, refused, updated
 
 
 def stream(rng, users, examples=40):
@@ -44,8 +44,7 @@ def exact_gauc(ids, scores, labels, by_user=False):
 @pytest.mark.parametrize("by_user", [False, True])
 def test_with_room_for_all_users_and_scores_it_is_exact(by_user):
     data = stream(np.random.default_rng(0), 500)
-    state = UserScores(cells=1 << 16, per_user=1024)
-    state.update(*data)
+    state = updated(UserScores(cells=1 << 16, per_user=1024), *data)
     result = state.gauc(by_user=by_user)
     assert result.rate == 1
     assert (result.standard_error, result.bias_bound, result.cell_error_bound) == (0, 0, 0)
@@ -58,8 +57,7 @@ def test_users_with_more_scores_than_cells_have_small_errors(name):
     rng = np.random.default_rng(1)
     scores, labels = (each[-200_000:] for each in STREAMS[name](rng))
     users = np.minimum(rng.geometric(0.05, len(scores)), 40)
-    state = UserScores(cells=1 << 16)
-    state.update(users, scores, labels)
+    state = updated(UserScores(cells=1 << 16), users, scores, labels)
     result = state.gauc()
     error = abs(result.value - exact_gauc(users, scores, labels))
     assert error <= min(result.cell_error_bound + 1e-12, 0.002)
@@ -71,14 +69,13 @@ def test_scores_far_closer_than_others_of_a_user_are_within_the_bound():
     rng = np.random.default_rng(1)
     scores, labels = STREAMS["first close, then wide"](rng)
     users = np.minimum(rng.geometric(0.05, len(scores)), 40)
-    state = UserScores(cells=1 << 16)
-    state.update(users, scores, labels)
+    state = updated(UserScores(cells=1 << 16), users, scores, labels)
     result = state.gauc()
     error = abs(result.value - exact_gauc(users, scores, labels))
     assert 0.01 < error <= result.cell_error_bound
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), parts=st.integers(1, 6))
 def test_users_with_larger_cells_do_not_depend_on_the_order(seed, parts):
     rng = np.random.default_rng(seed)
@@ -92,7 +89,7 @@ def test_users_with_larger_cells_do_not_depend_on_the_order(seed, parts):
         for batch in np.array_split(part, 3):
             state.update(ids[batch], scores[batch], labels[batch])
         merged.merge(UserScores.from_arrays(state.arrays()))
-    assert states_equal(whole, merged)
+    assert_equal_states(whole, merged)
     assert len(whole.arrays()["codes"]) <= 512
 
 
@@ -104,7 +101,7 @@ def test_exact_scores_of_a_user_with_larger_cells_get_larger_cells():
         state.update(users[start:end], scores[start:end], labels[start:end])
         merged.merge(state)
         whole.update(users[:end], scores[:end], labels[:end])
-        assert states_equal(merged, whole)
+        assert_equal_states(merged, whole)
 
 
 def test_examples_that_wait_leave_the_sample_with_their_users():
@@ -115,15 +112,14 @@ def test_examples_that_wait_leave_the_sample_with_their_users():
     turned = many.copy()
     turned.merge(few.copy())  # which takes them into its sample
     few.merge(many)
-    assert states_equal(few, turned)
+    assert_equal_states(few, turned)
 
 
 def test_a_state_with_a_wide_cell_at_the_score_1_is_stored_and_restored():
     """Its middle is above 1."""
     scores = np.append(np.random.default_rng(3).random(500), 1.0)
-    state = UserScores(16384)
-    state.update(np.zeros(501, int), scores, scores < 0.5)
-    assert states_equal(UserScores.from_arrays(state.arrays()), state)
+    state = updated(UserScores(16384), np.zeros(501, int), scores, scores < 0.5)
+    assert_equal_states(UserScores.from_arrays(state.arrays()), state)
 
 
 def test_sampled_users_are_complete_and_memory_is_bounded():
@@ -136,8 +132,7 @@ def test_sampled_users_are_complete_and_memory_is_bounded():
     assert state.gauc().rate < 0.3
     assert len(state.arrays()["users"]) <= 4096
     # The same users, fed alone to a state with room for all: the same cells.
-    all_users = UserScores(cells=1 << 20)
-    all_users.update(ids, scores, labels)
+    all_users = updated(UserScores(cells=1 << 20), ids, scores, labels)
     everything, sample = all_users.arrays(), state.arrays()
     inside = everything["users"] < sample["limit"]
     for name in ("users", "codes", "negatives", "positives"):
@@ -148,20 +143,15 @@ def test_sampled_users_are_complete_and_memory_is_bounded():
 
 
 def samples(data, seeds, cells):
-    results = []
-    for seed in range(seeds):
-        state = UserScores(cells=cells, per_user=64)
-        users, *columns = data
-        state.update(users + (seed << 32), *columns)  # other users are sampled
-        results.append(state.gauc())
-    return results
+    users, *columns = data
+    empty = UserScores(cells=cells, per_user=64)
+    others = (users + (seed << 32) for seed in range(seeds))  # which are sampled instead
+    return [updated(empty.copy(), each, *columns).gauc() for each in others]
 
 
 def test_sampling_is_unbiased_within_its_bound():
     data = stream(np.random.default_rng(3), 3000, 10)
-    whole = UserScores(cells=1 << 20, per_user=64)
-    whole.update(*data)
-    truth = whole.gauc()
+    truth = updated(UserScores(cells=1 << 20, per_user=64), *data).gauc()
     results = samples(data, 300, 2000)
     rates = np.array([each.rate for each in results])
     assert rates.max() < 0.2
@@ -193,8 +183,7 @@ def test_the_standard_error_holds_where_few_users_have_most_examples():
         labels = random.random(len(users)) < 0.2
         signal = np.repeat(1 + 0.5 * random.normal(size=3000), sizes)
         scores = 1 / (1 + np.exp(-random.normal(signal * labels)))
-        whole = UserScores(cells=1 << 20, per_user=64)
-        whole.update(users, scores, labels)
+        whole = updated(UserScores(cells=1 << 20, per_user=64), users, scores, labels)
         truth = whole.gauc().value
         found = samples((users, scores, labels), 25, 2000)
         distances += [(each.value - truth) / each.standard_error for each in found]
@@ -206,8 +195,7 @@ def test_the_error_by_chance_is_that_of_leaving_out_each_user_once():
     users, scores, labels = stream(np.random.default_rng(6), 12, 10)
 
     def gauc(kept):
-        state = UserScores()
-        state.update(users[kept], scores[kept], labels[kept])
+        state = updated(UserScores(), users[kept], scores[kept], labels[kept])
         return state.gauc()
 
     found = gauc(users >= 0)
@@ -218,10 +206,9 @@ def test_the_error_by_chance_is_that_of_leaving_out_each_user_once():
 
 def test_the_sample_does_not_depend_on_how_ids_are_given():
     data = stream(np.random.default_rng(4), 300)
-    first, second = UserScores(cells=2048), UserScores(cells=2048)
-    first.update(*data)
-    second.update(data[0].astype(np.int32), *data[1:])
-    assert states_equal(first, second)
+    first = updated(UserScores(cells=2048), *data)
+    second = updated(UserScores(cells=2048), data[0].astype(np.int32), *data[1:])
+    assert_equal_states(first, second)
 
 
 def test_users_without_both_kinds_of_labels_have_no_auc():
@@ -238,14 +225,10 @@ def test_users_without_both_kinds_of_labels_have_no_auc():
 
 
 def test_mistakes_are_reported():
-    with pytest.raises(TypeError, match="users is invalid"):
-        UserScores().update([1.0], [0.5], [1])
-    with pytest.raises(ValueError, match="users is invalid"):
-        UserScores().update([1, 2], [0.5], [1])
-    with pytest.raises(ValueError, match="cells is invalid"):
-        UserScores(cells=500)
-    with pytest.raises(ValueError, match="per_user is invalid"):
-        UserScores(per_user=8)
+    refused(TypeError, "users is invalid", UserScores().update, [1.0], [0.5], [1])
+    refused(ValueError, "users is invalid", UserScores().update, [1, 2], [0.5], [1])
+    refused(ValueError, "cells is invalid", UserScores, cells=500)
+    refused(ValueError, "per_user is invalid", UserScores, per_user=8)
     with pytest.raises(ValueError, match="per_user of a state to merge"):
         UserScores(per_user=16).merge(UserScores(per_user=32))
 
@@ -266,29 +249,25 @@ def test_mistakes_are_reported():
     ],
 )
 def test_nonsense_is_refused(name, change):
-    state = UserScores(cells=2048)
-    state.update(*stream(np.random.default_rng(5), 300))
+    state = updated(UserScores(cells=2048), *stream(np.random.default_rng(5), 300))
     arrays = state.arrays()
     arrays[name] = change(arrays[name])
-    with pytest.raises(ValueError, match=r"is invalid\. Received"):
-        UserScores.from_arrays(arrays)
+    refused(ValueError, r"is invalid\. Received", UserScores.from_arrays, arrays)
 
 
 def test_without_weights_each_example_has_the_weight_1():
     users, scores, labels = stream(np.random.default_rng(6), 50)
-    state, weighted = UserScores(), UserScores()
-    state.update(users, scores, labels)
-    weighted.update(users, scores, labels, np.ones(len(users)))
-    assert states_equal(state, weighted)
+    state = updated(UserScores(), users, scores, labels)
+    weighted = updated(UserScores(), users, scores, labels, np.ones(len(users)))
+    assert_equal_states(state, weighted)
 
 
 def test_users_may_be_strings():
     rng = np.random.default_rng(5)
     scores, labels = calibrated(rng, 3000, -1)
     users = rng.integers(0, 100, 3000)
-    named, numbered = UserScores(), UserScores()
-    named.update(np.array([f"user {each}" for each in users]), scores, labels)
-    numbered.update(users, scores, labels)
+    named = updated(UserScores(), np.array([f"user {each}" for each in users]), scores, labels)
+    numbered = updated(UserScores(), users, scores, labels)
     assert named.gauc().users == numbered.gauc().users
     assert named.gauc().value == pytest.approx(numbered.gauc().value, rel=1e-12)
 
@@ -307,8 +286,7 @@ def test_gauc_is_the_mean_of_the_aucs_of_scikit_learn(middle, weighted):
         if 0 < labels[mine].sum() < mine.sum():
             aucs.append(roc_auc_score(labels[mine], scores[mine], sample_weight=weights[mine]))
             sizes.append(weights[mine].sum())
-    state = UserScores()
-    state.update(users, scores, labels, weights if weighted else None)
+    state = updated(UserScores(), users, scores, labels, weights if weighted else None)
     found = state.gauc()
     assert found.value == pytest.approx(np.average(aucs, weights=sizes), abs=1e-12)
     assert found.cell_error_bound == 0.0
@@ -328,15 +306,8 @@ def test_users_with_as_many_scores_as_fit_stay_exact():
     assert state.gauc().sampled < 3
 
 
-def test_copies_and_arrays_are_independent():
-    state = UserScores()
-    state.update([1, 1], [0.5, 0.2], [1, 0])
-    assert_independent(state, lambda it: it.update([1, 2], [0.3, np.nan], [1, 0]))
-
-
 @pytest.mark.parametrize("codes", [(0, 5), (5, 5), (5, int(MOST_CODE) + 2)])
 def test_codes_that_no_cells_have_are_refused(codes):
-    state = UserScores()
-    state.update([1, 1], [0.5, 0.2], [1, 0])
+    state = updated(UserScores(), [1, 1], [0.5, 0.2], [1, 0])
     with pytest.raises(ValueError, match="rising codes of cells"):
         UserScores.from_arrays({**state.arrays(), "codes": np.array(codes, np.uint64)})

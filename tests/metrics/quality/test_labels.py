@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary.metrics.quality.labels import LabelCounts
-from tests.support.laws import assert_equal_states, assert_independent, assert_laws
+from tests.support.laws import assert_counts_add_up, assert_equal_states
 
 EXAMPLES = st.lists(st.sampled_from([(False, False), (True, False), (False, True)]), max_size=50)
 
@@ -17,22 +17,13 @@ def counted(examples: list[tuple[bool, bool]]) -> LabelCounts:
     return state
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(a=EXAMPLES, b=EXAMPLES, c=EXAMPLES)
 def test_counts_merge_in_any_order_and_split(a, b, c) -> None:
-    assert_laws(*map(counted, (a, b, c)))
+    assert_counts_add_up(counted, (a, b, c))
     whole = counted(a + b)
     assert whole.masked == sum(masked for masked, _ in a + b)
     assert whole.missing == sum(missing for _, missing in a + b)
     parts = counted(a)
     parts.update(*np.array(b, np.bool_).reshape(-1, 2).T)
     assert_equal_states(parts, whole)
-    parts = counted(a)
-    parts.merge(counted(b))
-    assert_equal_states(parts, whole)
-
-
-def test_a_copy_is_independent() -> None:
-    assert_independent(
-        counted([(True, False)]), lambda state: state.update(np.ones(1, bool), np.zeros(1, bool))
-    )

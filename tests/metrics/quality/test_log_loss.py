@@ -7,12 +7,11 @@ from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.log_loss import LogLoss, loss_sums
 from tests.support.click_streams import calibrated
+from tests.support.laws import refused, updated
 
 
 def counted(scores, labels, weights=None):
-    state = LogLoss()
-    state.update(scores, labels, weights)
-    return state
+    return updated(LogLoss(), scores, labels, weights)
 
 
 @pytest.fixture(params=[-0.5, -9.2], ids=["third", "1e-4"])
@@ -114,8 +113,7 @@ def test_sums_below_0_are_refused(name):
 def test_more_clicks_than_examples_are_refused():
     arrays = counted([0.5, 0.5], [1, 1], [2, 2]).arrays()
     arrays["weights.units"] = counted([0.5], [1]).arrays()["weights.units"]
-    with pytest.raises(ValueError, match="no more clicks than weight"):
-        LogLoss.from_arrays(arrays)
+    refused(ValueError, "no more clicks than weight", LogLoss.from_arrays, arrays)
 
 
 def test_squares_of_weights_are_scaled_twice():
@@ -129,5 +127,4 @@ def test_squares_of_weights_are_scaled_twice():
 def test_more_squares_of_clicks_than_of_examples_are_refused():
     arrays = counted([0.5, 0.5], [1, 1], [2, 2]).arrays()
     del arrays["squares.units"]
-    with pytest.raises(ValueError, match="no more clicks than weight"):
-        LogLoss.from_arrays(arrays)
+    refused(ValueError, "no more clicks than weight", LogLoss.from_arrays, arrays)

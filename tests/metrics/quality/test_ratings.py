@@ -5,11 +5,11 @@ import pytest
 
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.ratings import RatingErrors
+from tests.support.laws import refused, updated
 
 
 def test_errors_of_a_few_ratings():
-    errors = RatingErrors()
-    errors.update([[4.0], [2.0], [1.0]], [[5], [2], [-1]])
+    errors = updated(RatingErrors(), [[4.0], [2.0], [1.0]], [[5], [2], [-1]])
     assert errors.bias() == pytest.approx(1 / 3)
     assert errors.mae() == 1
     assert errors.rmse() == pytest.approx(math.sqrt(5 / 3))
@@ -21,8 +21,7 @@ def test_errors_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     ratings, weights = rng.integers(1, 6, 5000), rng.random(5000) + 0.1
     predictions = ratings + rng.normal(0.2, 1, 5000)
-    errors = RatingErrors()
-    errors.update(predictions, ratings, weights)
+    errors = updated(RatingErrors(), predictions, ratings, weights)
     mse = metrics.mean_squared_error(ratings, predictions, sample_weight=weights)
     mae = metrics.mean_absolute_error(ratings, predictions, sample_weight=weights)
     assert errors.rmse() == pytest.approx(math.sqrt(mse), rel=1e-12)
@@ -54,8 +53,7 @@ def test_what_is_no_number_is_refused():
 
 def test_columns_of_another_size_are_mistakes():
     for columns in (([1, 2], [1]), ([1, 2], [1, 2], [1])):
-        with pytest.raises(ValueError, match="is invalid"):
-            RatingErrors().update(*columns)
+        refused(ValueError, "is invalid", RatingErrors().update, *columns)
 
 
 def test_without_a_rating_it_is_nan():
@@ -67,5 +65,4 @@ def test_nonsense_is_refused():
     arrays = RatingErrors().arrays()
     with pytest.raises(ValueError, match="sum of squared is invalid"):
         RatingErrors.from_arrays({**arrays, "squared.units": ExactSum(-1).arrays()["units"]})
-    with pytest.raises(ValueError, match="refused"):
-        RatingErrors.from_arrays({**arrays, "refused": np.array(-1)})
+    refused(ValueError, "refused", RatingErrors.from_arrays, {**arrays, "refused": np.array(-1)})

@@ -17,14 +17,12 @@ from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.score_cells import ONE, around, keys_of, widths_of
 from rec_summary.metrics.quality.score_order import ScoreOrder, _cuts, _gathered, _joined
-from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
-from tests.support.laws import assert_independent
+from tests.support.click_streams import STREAMS, calibrated, exact_auc
+from tests.support.laws import assert_equal_states, refused, updated
 
 
 def counted(scores, labels, weights=None, cells=4096):
-    order = ScoreOrder(cells)
-    order.update(scores, labels, weights)
-    return order
+    return updated(ScoreOrder(cells), scores, labels, weights)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -100,8 +98,7 @@ def test_examples_become_due_after_32_for_each_cell_at_most_32768_or_4_for_each(
     order = ScoreOrder.from_arrays({**ScoreOrder(cells).arrays(), "seen": np.array(most - 1)})
     order.update([0.5], [1])
     assert order.arrays()["seen"] == 0
-    with pytest.raises(ValueError, match="seen"):
-        ScoreOrder.from_arrays({**order.arrays(), "seen": np.array(most)})
+    refused(ValueError, "seen", ScoreOrder.from_arrays, {**order.arrays(), "seen": np.array(most)})
 
 
 def one_by_one(marks, codes, weights, cells):
@@ -173,6 +170,13 @@ def test_scores_in_as_many_cells_as_may_be_have_cells_of_their_own(used, parts):
     assert len(_gathered(marks, np.zeros(0, np.uint64), np.zeros((2, 0)), 64)) == parts
 
 
+def drawn_codes(random, size, bits):
+    """Returns the codes of cells of several widths."""
+    singles = random.integers(1 << bits, size=size, dtype=np.uint64) | ONE
+    levels = random.integers(bits // random.integers(1, bits), size=size)
+    return np.unique(around(singles, levels))
+
+
 def cut_one_by_one(codes, shares, most):
     """Returns what `_cuts` returns, in plain Python."""
     numbers, found = [int(share * (2.0 / most)) for share in shares], []
@@ -207,9 +211,7 @@ def cut_one_by_one(codes, shares, most):
 )
 def test_cells_end_where_a_cell_covers_a_whole_segment(seed, size, bits, most):
     random = np.random.default_rng(seed)
-    singles = random.integers(1 << bits, size=size, dtype=np.uint64) | ONE
-    levels = random.integers(bits // random.integers(1, bits), size=size)
-    codes = np.unique(around(singles, levels))
+    codes = drawn_codes(random, size, bits)
     assume(len(codes) > 1)
     shares = np.cumsum(random.random(len(codes)) ** 8)
     shares *= 2 / shares[-1]
@@ -237,8 +239,7 @@ def pairs_one_by_one(codes, negatives, positives):
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 20), bits=st.sampled_from([4, 7, 62]))
 def test_pairs_of_cells_that_overlap_are_unknown(seed, size, bits):
     random = np.random.default_rng(seed)
-    singles = random.integers(1 << bits, size=size, dtype=np.uint64) | ONE
-    codes = np.unique(around(singles, random.integers(bits // random.integers(1, bits), size=size)))
+    codes = drawn_codes(random, size, bits)
     weights = random.integers(0, 4, (2, len(codes))).astype(float)
     assume(weights.any(axis=1).all())
     arrays = {"cells": np.array(64), "seen": np.array(0), "codes": codes}
@@ -279,8 +280,7 @@ def joined_one_by_one(codes, weights, cells):
 )
 def test_joined_cells_are_the_smallest_around_their_members(seed, size, bits, cells, clicks):
     random = np.random.default_rng(seed)
-    singles = random.integers(1 << bits, size=size, dtype=np.uint64) | ONE
-    codes = np.unique(around(singles, random.integers(bits // random.integers(1, bits), size=size)))
+    codes = drawn_codes(random, size, bits)
     assume(len(codes) > 1)
     weights = (random.integers(0, 9, (2, len(codes))) * [[1], [clicks]]).astype(float)
     found, sums = _joined(codes, weights, cells)
@@ -308,12 +308,12 @@ def test_a_copy_to_be_read_has_few_cells_and_leaves_the_state_as_it_was():
     exact.shorten()
     assert len(few.positives) <= 64
     assert abs(few.auc().value - exact_auc(scores, labels)) <= few.auc().error_bound
-    assert states_equal(order, counted(scores, labels, cells=64))
+    assert_equal_states(order, counted(scores, labels, cells=64))
     assert exact.auc().value == pytest.approx(exact_auc(scores[:200], labels[:200]))
     assert exact.auc().error_bound == 0
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), parts=st.integers(1, 5))
 def test_merged_states_are_within_their_bound(seed, parts):
     scores, labels = calibrated(np.random.default_rng(seed), 3000, -1, 3)
@@ -337,7 +337,7 @@ def test_states_that_are_merged_become_due_together_and_take_bounded_memory():
     assert merged.positives.sum() == labels.sum()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), borders=st.lists(st.integers(0, 2000), max_size=5).map(sorted))
 def test_batches_reading_and_storing_change_nothing(seed, borders):
     columns = calibrated(np.random.default_rng(seed), 2000, -1, 3)
@@ -347,7 +347,7 @@ def test_batches_reading_and_storing_change_nothing(seed, borders):
         state.update(*(column[start:end] for column in columns))
         state.auc()
         state = ScoreOrder.from_arrays(state.arrays())
-    assert states_equal(state, whole)
+    assert_equal_states(state, whole)
 
 
 @pytest.mark.parametrize(
@@ -367,10 +367,8 @@ def test_batches_reading_and_storing_change_nothing(seed, borders):
     ],
 )
 def test_invalid_arrays_are_refused(name, value):
-    order = ScoreOrder()
-    order.update([0.25, 0.5], [0, 1])
-    with pytest.raises(ValueError, match="is invalid"):
-        ScoreOrder.from_arrays({**order.arrays(), name: value})
+    order = updated(ScoreOrder(), [0.25, 0.5], [0, 1])
+    refused(ValueError, "is invalid", ScoreOrder.from_arrays, {**order.arrays(), name: value})
 
 
 def test_a_sealed_state_goes_on_as_one_that_was_read():
@@ -384,8 +382,8 @@ def test_a_sealed_state_goes_on_as_one_that_was_read():
         state.update(scores[1500:], labels[1500:])
     for state in merged:
         state.merge(counted(scores[1500:], labels[1500:], cells=64))
-    assert states_equal(sealed, read)
-    assert states_equal(*merged)
+    assert_equal_states(sealed, read)
+    assert_equal_states(*merged)
     for state in (sealed, *merged):
         area = state.auc()
         assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound
@@ -440,10 +438,6 @@ def test_small_batches_wait_in_few_parts_to_be_sorted():
     assert order.positives.tolist() == [299]
 
 
-def test_copies_and_arrays_are_independent():
-    assert_independent(counted([0.2, 0.5], [0, 1]), lambda it: it.update([0.3], [1]))
-
-
 def test_scaled_weights_still_add_without_rounding():
     order = counted([0.25, 0.5, 0.5], [0, 1, 0], [1.0, 2.0, 3.0])
     order.scale(0.3)
@@ -460,4 +454,4 @@ def test_a_merged_state_that_is_due_to_have_fewer_cells_is_restored():
     restored = ScoreOrder.from_arrays(merged.arrays())
     for state in (restored, merged):
         state.update(scores, labels)
-    assert states_equal(restored, merged)
+    assert_equal_states(restored, merged)

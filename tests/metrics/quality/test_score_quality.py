@@ -22,24 +22,21 @@ from rec_summary.metrics.quality.score_quality import (
     threshold_at,
 )
 from tests.support.click_streams import STREAMS, calibrated
+from tests.support.laws import updated
 
 
 def counted(scores, labels, weights=None, cells=2048):
-    quality = counted_quality(scores, labels, weights, cells)
-    return quality.order
+    return counted_quality(scores, labels, weights, cells).order
 
 
 def counted_quality(scores, labels, weights=None, cells=2048, negative_rate=1.0):
-    quality = ClickQuality(cells // 2, negative_rate)
-    quality.update(scores, labels, weights)
+    quality = updated(ClickQuality(cells // 2, negative_rate), scores, labels, weights)
     quality.seal()
     return quality
 
 
 def calibration_of(scores, labels):
-    loss = LogLoss()
-    loss.update(scores, labels)
-    return loss.calibration()
+    return updated(LogLoss(), scores, labels).calibration()
 
 
 @pytest.mark.parametrize("middle", [-0.5, -4])
@@ -49,9 +46,8 @@ def test_precision_and_recall_are_exact_at_their_thresholds(middle):
     predicted = scores.astype(np.float64)[None, :] >= curve.thresholds[:, None]
     clicked = labels == 1
     tp, fp = (predicted & clicked).sum(1), (predicted & ~clicked).sum(1)
-    np.testing.assert_array_equal(
-        curve.as_array()[:4], [tp, fp, (~clicked).sum() - fp, clicked.sum() - tp]
-    )
+    counts = [tp, fp, (~clicked).sum() - fp, clicked.sum() - tp]
+    np.testing.assert_array_equal(curve.as_array()[:4], counts)
     np.testing.assert_allclose(curve.precision, tp / np.maximum(tp + fp, 1))
     np.testing.assert_allclose(curve.recall, tp / clicked.sum())
     assert (np.diff(curve.thresholds) >= 0).all()
@@ -134,9 +130,8 @@ def test_the_area_and_the_calibration_error_are_right_on_all_streams(name):
     scores, labels = STREAMS[name](np.random.default_rng(1))
     quality = counted_quality(scores, labels)
     order = quality.order
-    assert average_precision(order) == pytest.approx(
-        average_precision_score(labels, scores), abs=0.002
-    )
+    area = average_precision_score(labels, scores)
+    assert average_precision(order) == pytest.approx(area, abs=0.002)
     predicted, observed, sizes = exact_groups(scores.astype(np.float64), labels, 10)
     some = sizes > 0
     error = np.average(np.abs(predicted - observed)[some], weights=sizes[some])
@@ -158,12 +153,11 @@ def test_the_area_is_exact_as_long_as_each_score_has_a_cell():
     scores = rng.integers(0, 1000, 20_000) / 1000
     labels = rng.random(20_000) < scores
     weights = rng.integers(1, 9, 20_000) / 2**14
-    assert average_precision(counted(scores, labels)) == pytest.approx(
-        average_precision_score(labels, scores), rel=1e-12
-    )
-    assert average_precision(counted(scores, labels, weights)) == pytest.approx(
-        average_precision_score(labels, scores, sample_weight=weights), rel=1e-12
-    )
+    for each in (None, weights):
+        expected = average_precision_score(labels, scores, sample_weight=each)
+        assert average_precision(counted(scores, labels, each)) == pytest.approx(
+            expected, rel=1e-12
+        )
     assert math.isnan(average_precision(counted([0.5], [0])))
 
 
@@ -173,9 +167,8 @@ def test_calibration_error_distinguishes_the_calibrated_from_the_overconfident()
     assert expected_calibration_error(counted_quality(scores, labels)).value < 0.005
     doubled = np.minimum(2 * scores, 1)
     by_hand = np.abs(doubled - scores).mean()
-    assert expected_calibration_error(counted_quality(doubled, labels)).value == pytest.approx(
-        by_hand, rel=0.05
-    )
+    found = expected_calibration_error(counted_quality(doubled, labels)).value
+    assert found == pytest.approx(by_hand, rel=0.05)
 
 
 def entropy_of(labels):
@@ -198,8 +191,7 @@ def test_other_entropies_are_those_of_scikit_learn(middle, wrong):
     model = LogisticRegression(C=1e9, tol=1e-10).fit(odds[:, None], labels)
     best = log_loss(labels, model.predict_proba(odds[:, None])[:, 1]) / entropy_of(labels)
     assert found.recalibrated == pytest.approx(best, rel=1e-3)
-    loss = LogLoss()
-    loss.update(scores, labels)
+    loss = updated(LogLoss(), scores, labels)
     mean = log_loss(labels, np.full(len(labels), scores.mean()))
     expected = log_loss(labels, scores) / mean
     assert loss.calibration_free_entropy() == pytest.approx(expected, rel=1e-5)
@@ -234,8 +226,7 @@ def test_the_threshold_at_a_precision_is_the_lowest_one_of_scikit_learn(precisio
     random = np.random.default_rng(5)
     scores = np.round(random.random(800), 3)
     labels = random.random(800) < scores**2
-    order = ScoreOrder()
-    order.update(scores, labels)
+    order = updated(ScoreOrder(), scores, labels)
     found = threshold_at(order, precision)
     reached, recalls, thresholds = precision_recall_curve(labels, scores)
     good = np.flatnonzero(reached[:-1] >= precision)
@@ -305,9 +296,8 @@ def test_curves_of_drifting_scores_have_all_points(name, parts):
     predicted = np.sort(scores), np.sort(scores[labels])
     every, clicks = (len(each) - np.searchsorted(each, curve.thresholds) for each in predicted)
     np.testing.assert_allclose(curve.true_positives, clicks, rtol=0.02)
-    np.testing.assert_allclose(
-        curve.precision[:-1], (clicks / np.maximum(every, 1))[:-1], rtol=0.02
-    )
+    precision = clicks / np.maximum(every, 1)
+    np.testing.assert_allclose(curve.precision[:-1], precision[:-1], rtol=0.02)
     precisions, recalls, _ = precision_recall_curve(labels, scores)
     for precision in (0.1, 0.3, 0.5, 0.7, 0.9):
         low, high = (

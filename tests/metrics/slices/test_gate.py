@@ -11,6 +11,7 @@ import pytest
 
 from rec_summary import Gate
 from rec_summary.metrics.slices.gate import BETTER, NOT_WORSE, UNKNOWN, WORSE, Part, judge
+from tests.support.laws import refused
 from tests.support.served_scores import compared_sums, draw
 
 ENOUGH = 200_000
@@ -206,5 +207,4 @@ def test_the_value_of_a_slice_cannot_imitate_the_answer() -> None:
     ],
 )
 def test_mistakes(options: dict[str, Any], error: type[Exception], expected: str) -> None:
-    with pytest.raises(error, match=expected):
-        Gate(**options)
+    refused(error, expected, Gate, **options)

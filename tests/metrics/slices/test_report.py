@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
@@ -34,7 +34,6 @@ def standard_error(scores: np.ndarray, labels: np.ndarray) -> float:
     return math.sqrt(of_clicks / len(clicks) + of_others / len(others))
 
 
-@settings(deadline=None)
 @given(
     st.lists(SCORES, min_size=2, max_size=25),
     st.lists(SCORES, min_size=2, max_size=25),
@@ -48,7 +47,6 @@ def test_the_standard_error_of_an_auc_is_that_of_delong(clicks, others, weight) 
     assert auc_standard_error(state) ** 2 == pytest.approx(expected**2, rel=1e-9, abs=1e-15)
 
 
-@settings(deadline=None)
 @given(st.lists(WEIGHTS, max_size=9), st.lists(WEIGHTS, max_size=9))
 def test_effective_numbers_are_those_of_kish(clicks, others) -> None:
     state = ClickQuality(64)

@@ -20,9 +20,12 @@ from rec_summary.metrics.state import ColumnBatch
 from rec_summary.metrics.windows import LastExamples, Lifetime, count_together
 from tests.support.laws import (
     assert_equal_states,
-    assert_independent,
     assert_laws,
-    assert_rejects_each_missing_array,
+    merged,
+    refused,
+    restored,
+    update_in_parts,
+    updated,
 )
 
 
@@ -35,16 +38,13 @@ def stream(seed: int, size: int, values: int = 12) -> tuple[np.ndarray, ...]:
 
 
 def counted(columns: tuple[np.ndarray, ...], most: int = 4) -> Slices:
-    state = Slices(LogLoss(), most)
-    state.update(*columns)
-    return state
+    return updated(Slices(LogLoss(), most), *columns)
 
 
 def test_each_slice_is_the_state_of_its_own_examples() -> None:
     names, scores, labels = stream(1, 500)
     weights = np.random.default_rng(0).random(500)
-    state = Slices(ClickQuality(64), 16)
-    state.update(names, scores, labels, weights)
+    state = updated(Slices(ClickQuality(64), 16), names, scores, labels, weights)
     sizes = []
     for name, size, found in state.slices():
         alone = ClickQuality(64)
@@ -103,30 +103,26 @@ def test_a_closed_state_and_an_open_one_have_the_values_of_the_closed_one() -> N
     assert closed.closed
     assert not few.closed
     before = closed.copy()
-    one, other = few.copy(), closed.copy()
-    one.merge(closed)
-    other.merge(few)
-    for merged in (one, other):
-        assert merged.closed
-        assert [(name, size) for name, size, _ in merged.slices()] == [("a", 453), ("b", 450)]
-        assert [state.weight for _, _, state in merged.slices()] == [453, 450]
-        assert merged.other.weight == 129
-        merged.update(["a", "b", "c"], np.full(3, 0.5), np.ones(3))
+    for whole in (merged(few, closed), merged(closed, few)):
+        assert whole.closed
+        assert [(name, size) for name, size, _ in whole.slices()] == [("a", 453), ("b", 450)]
+        assert [state.weight for _, _, state in whole.slices()] == [453, 450]
+        assert whole.other.weight == 129
+        whole.update(["a", "b", "c"], np.full(3, 0.5), np.ones(3))
     assert_equal_states(closed, before)
     assert [name for name, *_ in closed.slices()] == ["a", "b"]  # as many examples of each
 
 
 def test_states_that_are_merged_before_values_are_counted_are_restored() -> None:
-    merged = alike(a=600)
-    merged.merge(alike(a=600))
-    assert_equal_states(Slices.from_arrays(merged.arrays()), merged)
-    assert next(merged.slices())[1] == 1200
+    whole = merged(alike(a=600), alike(a=600))
+    assert_equal_states(restored(whole), whole)
+    assert next(whole.slices())[1] == 1200
 
 
 CUTS = st.lists(st.integers(0, 3000), max_size=5).map(sorted)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32), cuts=CUTS, values=st.sampled_from([3, 40]))
 def test_the_state_of_a_stream_does_not_depend_on_batches_and_restarts(seed, cuts, values) -> None:
     columns = stream(seed, 3000, values)
@@ -138,7 +134,7 @@ def test_the_state_of_a_stream_does_not_depend_on_batches_and_restarts(seed, cut
     assert_equal_states(parts, whole)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     seeds=st.lists(st.integers(0, 2**32), min_size=3, max_size=3),
     sizes=st.lists(st.integers(0, 3000), min_size=3, max_size=3),
@@ -147,9 +143,7 @@ def test_the_state_of_a_stream_does_not_depend_on_batches_and_restarts(seed, cut
 def test_merging_is_exact_in_any_order(seeds, sizes, values) -> None:
     parts = [counted(stream(s, n, values)) for s, n in zip(seeds, sizes, strict=True)]
     assert_laws(*parts)
-    whole = parts[0].copy()
-    for part in parts[1:]:
-        whole.merge(part)
+    whole = merged(*parts)
     shares = [size for _, size, _ in whole.slices()]
     assert sum(shares) + whole.other.weight == sum(sizes)
     if not whole.closed:
@@ -176,9 +170,8 @@ def test_the_states_of_a_slice_count_each_their_own_batch() -> None:
     assert len(kept) == 4
     for name, part in [*kept.items(), (None, state.other)]:
         own = ~np.isin(names, list(kept)) if name is None else names == name
-        quality, of_users = ClickQuality(64), UserScores(4096)
-        quality.update(scores[own], labels[own])
-        of_users.update(users[own], scores[own], labels[own])
+        quality = updated(ClickQuality(64), scores[own], labels[own])
+        of_users = updated(UserScores(4096), users[own], scores[own], labels[own])
         assert_equal_states(part, SliceState(("gauc",), {"quality": quality, "users": of_users}))
     whole = state.copy()
     whole.merge(state)
@@ -209,21 +202,16 @@ def test_examples_of_several_slices_may_follow_those_of_one(first) -> None:
 def test_windows_of_slices_forget_as_other_windows_do() -> None:
     names, scores, labels = stream(3, 2000, 3)
     window = LastExamples(Slices(LogLoss()), 800, 4)
-    for start in range(0, 2000, 300):
-        window.update(*(column[start : start + 300] for column in (names, scores, labels)))
+    update_in_parts(window, (names, scores, labels), range(300, 2000, 300))
     found = {name: state.weight for name, _, state in window.total().slices()}
     last = dict(zip(*np.unique(names[-800:], return_counts=True), strict=True))
     assert found == last
 
 
 def test_a_state_is_independent_and_needs_all_its_arrays() -> None:
-    columns = stream(4, 100)
-    assert_independent(counted(columns), lambda state: state.update(*columns))
     ratings = Slices(RatingErrors(), 2)
     ratings.update(np.array(["a", "b"]), np.array([1.0, 2.0]), np.array([1, 3]))
-    assert_rejects_each_missing_array(ratings)
-    with pytest.raises(ValueError, match="most"):
-        ratings.merge(Slices(RatingErrors(), 3))
+    refused(ValueError, "most", ratings.merge, Slices(RatingErrors(), 3))
     clicks = Slices(ClickQuality(64))
     clicks.update(np.array(["a", "b"]), np.array([0.5, 0.25]), np.array([1, 0]))
     for name in ("slice0.negative_rate", "other.negative_rate"):
@@ -235,9 +223,7 @@ def test_a_state_is_independent_and_needs_all_its_arrays() -> None:
 
 
 def counted_clicks(*columns: np.ndarray) -> ClickQuality:
-    state = ClickQuality(256)
-    state.update(*columns)
-    return state
+    return updated(ClickQuality(256), *columns)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -247,9 +233,8 @@ def test_the_standard_error_of_the_auc_is_that_of_many_samples(weighted: bool) -
     for _ in range(200):
         labels = random.random(400) < 0.3
         scores = 1 / (1 + np.exp(-random.normal(size=400) - labels))
-        state = ClickQuality(256)
         weights = random.lognormal(sigma=1.2, size=400) if weighted else None
-        state.update(scores, labels, weights)
+        state = counted_clicks(scores, labels, weights)
         areas.append(state.order.auc().value)
         errors.append(auc_standard_error(state))
     assert np.mean(errors) == pytest.approx(np.std(areas), rel=0.15)
@@ -300,9 +285,8 @@ def test_the_values_of_a_matrix_are_limited_as_those_of_a_column() -> None:
     most = 0
     for start in range(0, 2000, 10):
         at = slice(start, start + 10)
-        parts.count(
-            SlicedBatch(Slicing(codes[at], names), ColumnBatch(tuple(c[at] for c in columns)))
-        )
+        batch = ColumnBatch(tuple(column[at] for column in columns))
+        parts.count(SlicedBatch(Slicing(codes[at], names), batch))
         most = max(most, len(list(parts.slices())))
     whole.count(SlicedBatch(Slicing(codes, names), ColumnBatch(columns)))
     assert most <= 1024
@@ -344,8 +328,7 @@ def test_names_that_are_cut_to_the_same_one_are_one_slice() -> None:
 
 def test_a_value_called_other_is_not_the_rest() -> None:
     names = np.repeat(["other", "'other'", "x", "y"], [40, 30, 20, 10])
-    state = Slices(RatingErrors(), 4)
-    state.update(names, np.zeros(100), np.zeros(100))
+    state = updated(Slices(RatingErrors(), 4), names, np.zeros(100), np.zeros(100))
     state.other.update(np.ones(3), np.zeros(3))
 
     def metrics_of(part: RatingErrors) -> dict[str, float]:
@@ -363,8 +346,7 @@ def test_a_value_called_other_is_not_the_rest() -> None:
     ("examples", "shown"), [(1685.400255, "1,685.4"), (2, "2"), (1.2e10, "12,000,000,000")]
 )
 def test_the_table_has_sums_of_weights_without_their_rounding(examples, shown) -> None:
-    state = Slices(RatingErrors())
-    state.update(np.array(["x"]), np.zeros(1), np.zeros(1))
+    state = updated(Slices(RatingErrors()), np.array(["x"]), np.zeros(1), np.zeros(1))
     _, table = values_of(
         "c", state, ("rmse",), ("rmse",), lambda _: {"examples": examples, "rmse": 0.0}
     )
@@ -373,11 +355,8 @@ def test_the_table_has_sums_of_weights_without_their_rounding(examples, shown) -
 
 @pytest.mark.parametrize("first", ["A", "AB"])
 def test_states_that_know_different_values_share_a_batch(first) -> None:
-    names, scores, labels = (
-        np.array(["A", "B", "A"]),
-        np.full(3, 0.5),
-        np.array([True, False, True]),
-    )
+    names, scores = np.array(["A", "B", "A"]), np.full(3, 0.5)
+    labels = np.array([True, False, True])
     states = {"A": Slices(LogLoss(), 1), "AB": Slices(LogLoss(), 2)}
     for known, state in states.items():
         values = np.array(list(f"{known}{known}C"))  # of which the last one is too many
@@ -429,20 +408,17 @@ def test_names_that_differ_in_zeros_at_the_end_are_restored_as_one() -> None:
 
 
 def test_a_value_that_was_shown_stays_shown() -> None:
-    state = Slices(LogLoss(), 16, shown=1)
-    state.update(["a", "a", "b"], [0.5] * 3, [0, 1, 1])
+    state = updated(Slices(LogLoss(), 16, shown=1), ["a", "a", "b"], [0.5] * 3, [0, 1, 1])
     assert state.tag_shown(()) == ("a",)
     state.update(["b"] * 4, [0.5] * 4, [0] * 4)
     assert list(state.shown_names()) == ["b", "a"]
     assert state.tag_shown(state.tagged) == ("a", "b")
-    merged = Slices(LogLoss(), 16, shown=1)
-    merged.update(["c", "a", "b"], [0.5] * 3, [0, 1, 1])
+    merged = updated(Slices(LogLoss(), 16, shown=1), ["c", "a", "b"], [0.5] * 3, [0, 1, 1])
     merged.merge(Slices.from_arrays(state.arrays()))
     assert list(merged.shown_names()) == ["b", "a"]
 
 
 def test_only_values_with_a_state_stay_shown_if_there_are_too_many() -> None:
-    state = Slices(LogLoss(), 2, shown=1)
-    state.update(["a", "b"], [0.5] * 2, [0, 1])
+    state = updated(Slices(LogLoss(), 2, shown=1), ["a", "b"], [0.5] * 2, [0, 1])
     assert state.tag_shown(("x", "y")) == ("a",)
     assert state.tag_shown(("b",)) == ("a", "b")

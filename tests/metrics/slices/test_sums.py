@@ -164,7 +164,7 @@ def test_soft_labels_are_compared_as_whole_examples(rate: float) -> None:
     assert {name: own[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.lists(st.integers(1, 120), max_size=6))
 def test_sums_do_not_depend_on_the_batches(seed: int, sizes: list[int]) -> None:
     names, scores, labels, weights = stream(seed, 300, 40)

@@ -2,16 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.metrics.tables.row_norms import RowNorms, sample_rows
-from tests.support.laws import (
-    assert_equal_states,
-    assert_independent,
-    assert_rejects_each_missing_array,
-    assert_three_parts,
-)
+from tests.support.laws import assert_equal_states, assert_three_parts, refused
 
 ROWS = np.arange(0, 40, 2)
 TABLES = [np.random.default_rng(seed).normal(size=(40, 3)).astype(np.float32) for seed in range(3)]
@@ -24,7 +19,6 @@ def state(rows: np.ndarray, tables: list[np.ndarray] = TABLES) -> RowNorms:
     return found
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**12), st.integers(1, 2000))
 def test_the_sample_is_spread_over_the_table(size: int, count: int) -> None:
     rows = sample_rows(size, count)
@@ -41,8 +35,7 @@ def test_the_sample_never_changes() -> None:
     # Other rows would make the drift of a restarted run meaningless.
     assert sample_rows(100_000, 4).tolist() == [7535, 47465, 73110, 89053]
     for size, count in (0, 4), (4, 0):
-        with pytest.raises(ValueError, match="an int of at least 1"):
-            sample_rows(size, count)
+        refused(ValueError, "an int of at least 1", sample_rows, size, count)
 
 
 def test_it_is_restored_as_it_was_stored() -> None:
@@ -133,22 +126,11 @@ def test_a_snapshot_is_a_copy() -> None:
     assert found.report()["dead_share"] == 0
 
 
-def test_copies_and_arrays_are_independent() -> None:
-    assert_independent(state(ROWS), lambda it: it.snapshot(TABLES[0][ROWS]))
-
-
-def test_missing_and_invalid_arrays() -> None:
-    assert_rejects_each_missing_array(state(ROWS))
-
-
 @pytest.mark.parametrize("rows", [[3, 2], [1, 3, 2], [1, 1], [-1, 2], [[1]], [0.5]])
 def test_invalid_rows(rows: list[object]) -> None:
-    with pytest.raises(ValueError, match="ascending row numbers"):
-        RowNorms(np.array(rows), 3)
+    refused(ValueError, "ascending row numbers", RowNorms, np.array(rows), 3)
 
 
 def test_values_of_another_shape() -> None:
-    with pytest.raises(ValueError, match="width is invalid"):
-        RowNorms(ROWS, 0)
-    with pytest.raises(ValueError, match="the shape of the rows"):
-        RowNorms(ROWS, 3).snapshot(TABLES[0])
+    refused(ValueError, "width is invalid", RowNorms, ROWS, 0)
+    refused(ValueError, "the shape of the rows", RowNorms(ROWS, 3).snapshot, TABLES[0])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from rec_summary.metrics.tables.seen import SeenCounts
-from tests.support.laws import assert_independent, assert_laws, assert_rejects_each_missing_array
+from tests.support.laws import assert_laws, refused
 
 
 def test_each_occurrence_has_the_number_of_those_before_it() -> None:
@@ -41,7 +40,4 @@ def test_the_laws_hold() -> None:
         part.add(np.random.default_rng(seed).integers(0, 20, 2000))
         parts.append(part)
     assert_laws(*parts)
-    assert_independent(parts[0], lambda state: state.add(np.arange(100)))
-    assert_rejects_each_missing_array(SeenCounts(64))
-    with pytest.raises(ValueError, match="width is invalid"):
-        SeenCounts(0)
+    refused(ValueError, "width is invalid", SeenCounts, 0)
