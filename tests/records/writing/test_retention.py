@@ -45,6 +45,7 @@ from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished_scalars
+from tests.support.disk import mounted_disk
 from tests.support.forked import in_child
 from tests.support.record_dirs import (
     custom,
@@ -380,15 +381,8 @@ def test_a_disk_that_does_not_know_its_size_is_no_limit(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system with 2 MiB of room."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"cannot mount a tmpfs here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)  # a test that fails may leave a file
+    with mounted_disk(tmp_path / "small", "2m", lazy=True) as folder:
+        yield folder
 
 
 def test_a_run_longer_than_its_disk_keeps_its_whole_history(

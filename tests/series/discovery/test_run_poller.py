@@ -20,16 +20,7 @@ from rec_summary.series.discovery.directory_watch import DirectoryWatch
 from rec_summary.series.discovery.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
 from tests.support.stores import store_in_memory
-
-
-class Clock:
-    """A clock that stands where it is put."""
-
-    def __init__(self, now: float = 0.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.waiting import Clock
 
 
 class Watch(DirectoryWatch):
