@@ -32,7 +32,7 @@ print(len(verify_file(path).findings))
 """
 
 
-def told(path: Path, implementation: str) -> list[int]:
+def counts(path: Path, implementation: str) -> list[int]:
     variables = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": implementation}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(path)],
@@ -45,9 +45,9 @@ def told(path: Path, implementation: str) -> list[int]:
 def test_a_string_that_is_not_unicode_costs_its_record_at_most(tmp_path: Path) -> None:
     version = summary_pb2.Event(wall_time=START, version="MindSpore.Event:1").SerializeToString()
     path = write_payloads(tmp_path / summary_name(), version, GOOD, NOT_UNICODE)
-    # the one implementation refuses the record, which is told; the other reads it
-    assert told(path, "python") == [2, 1, 1]
-    assert told(path, "upb") == [3, 0, 0]
+    # the one implementation refuses the record, which is reported; the other reads it
+    assert counts(path, "python") == [2, 1, 1]
+    assert counts(path, "upb") == [3, 0, 0]
 
 
 @pytest.mark.parametrize("implementation", ["python", "upb"])
@@ -61,4 +61,4 @@ def test_nesting_without_end_costs_its_record_alone(tmp_path: Path, implementati
     good = lineage(START, version="MindSpore.Event:1").SerializeToString()
     path = tmp_path / summary_name().replace("_MS", "_lineage")
     write_payloads(path, good, empty[:-1] + wire.varint(len(nested)) + nested, good)
-    assert told(path, implementation)[:2] == [2, 1]
+    assert counts(path, implementation)[:2] == [2, 1]
