@@ -15,20 +15,11 @@ from rec_summary.series.report import Report
 from tests.support.calls import calls_of
 from tests.support.growing_file import rewrite
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
+from tests.support.waiting import Clock
 
 BYTES = [frame(event(step, scalar("loss", step)).SerializeToString()) for step in range(1, 6)]
 DATA = b"".join(BYTES)
 THIRD = len(BYTES[0]) * 2
-
-
-class Clock:
-    """A clock that stands where it is put."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

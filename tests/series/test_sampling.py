@@ -4,6 +4,7 @@ import itertools
 import math
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -39,6 +40,15 @@ def thinned(numbers: list[float], max_points: int = 10) -> list[tuple[int, float
     for step, number in enumerate(numbers):
         sampler.add(record(step, scalar("loss", number)))
     return [(step, value.scalar_value) for step, value in drained(sampler)]
+
+
+def sampled(folder: Path, *events: Any) -> RunSampler:
+    """Returns a sampler that has taken the scalars and histograms of a run from its files."""
+    write_segment(folder, *events)
+    sampler = RunSampler(1000)
+    for _, batch in finished(*find_runs(folder), (SCALAR, "histogram"), EVERYTHING, Report()):
+        sampler.add(batch)
+    return sampler
 
 
 def test_a_short_series_is_kept_as_it_is() -> None:
@@ -151,16 +161,11 @@ def test_as_many_points_as_are_kept_at_most_stay_as_they_are() -> None:
 
 
 def test_values_of_all_kinds_come_back_in_the_order_of_their_records(tmp_path: Path) -> None:
-    sampler = RunSampler(1000)
     records = (
         event(step, *([histo("w", [step])] if step % 3 else []), scalar("loss", step))
         for step in range(1, 300)
     )
-    write_segment(tmp_path / "run", *records)
-    [run] = find_runs(str(tmp_path))
-    for _, batch in finished(run, (SCALAR, "histogram"), EVERYTHING, Report()):
-        sampler.add(batch)
-    steps = [step for step, _ in drained(sampler)]
+    steps = [step for step, _ in drained(sampled(tmp_path, *records))]
     assert steps == [step for step in range(1, 300) for _ in range(2 if step % 3 else 1)]
 
 
@@ -192,17 +197,12 @@ def test_each_bucket_keeps_the_first_least_and_the_last_greatest_value() -> None
 def test_a_tag_in_records_of_several_layouts_is_one_series_in_the_order_of_its_steps(
     tmp_path: Path,
 ) -> None:
-    sampler = RunSampler(1000)
     records = (
         event(step, scalar("loss", step), *([scalar("seldom", 1)] if step % 10 == 0 else []))
         for step in range(1, 400)
     )
-    write_segment(tmp_path / "run", *records)
-    [run] = find_runs(str(tmp_path))
-    for _, batch in finished(run, (SCALAR,), EVERYTHING, Report()):
-        sampler.add(batch)
     found: dict[str, list[int]] = {}
-    for batch in sampler.drain():
+    for batch in sampled(tmp_path, *records).drain():
         found.setdefault(batch.scalars().tags[0], []).append(int(batch.steps[0]))
     assert found == {"loss": list(range(1, 400)), "seldom": list(range(10, 400, 10))}
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 class Disk:
@@ -46,3 +52,23 @@ class LittleSpace:
 
     def __exit__(self, *_: object) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
+
+
+@contextlib.contextmanager
+def mounted_disk(folder: Path, size: str, *, lazy: bool = False) -> Iterator[Path]:
+    """Mounts a real file system of this size; skips the test where that is not allowed.
+
+    Args:
+        folder: Where it is mounted; there is nothing yet.
+        size: Its size, as `mount` takes it.
+        lazy: Whether files of it may be open at the end, as of another process.
+    """
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount a tmpfs here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", *["-l"] * lazy, str(folder)], check=True)

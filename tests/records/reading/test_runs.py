@@ -30,10 +30,9 @@ def test_a_tree_is_named_by_relative_paths(tmp_path):
 
 
 def test_a_run_with_runs_inside_keeps_every_name_distinct(tmp_path):
-    root = tmp_path / "x"
-    touch_run(root)
-    touch_run(root / "x")
-    assert [run.name for run in find_runs(root)] == ["x", "x/x"]
+    for path in ("x", "x/x"):
+        touch_run(tmp_path / path)
+    assert [run.name for run in find_runs(tmp_path / "x")] == ["x", "x/x"]
 
 
 def test_files_come_in_the_order_of_their_beginning_whatever_the_digits(tmp_path):
@@ -42,11 +41,8 @@ def test_files_come_in_the_order_of_their_beginning_whatever_the_digits(tmp_path
     touch_run(tmp_path, 999_999_999, rank=1)
     [run] = find_runs(tmp_path)
     assert run.ranks == (0, 1)
-    assert [file.name.stamp for file in run.files_of(Kind.SUMMARY, 0)] == [
-        999_999_999,
-        1_700_000_000,
-        10_000_000_000,
-    ]
+    stamps = [file.name.stamp for file in run.files_of(Kind.SUMMARY, 0)]
+    assert stamps == [999_999_999, 1_700_000_000, 10_000_000_000]
 
 
 def test_the_root_has_a_name():
@@ -170,8 +166,7 @@ def test_links_are_followed_where_the_environment_says_so(links, caplog, monkeyp
 
 def test_a_directory_that_cannot_be_read_is_left_out_with_a_warning(tmp_path, caplog, monkeypatch):
     for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "events.out.events.summary.1.0.host_MS").write_bytes(b"")
+        touch_run(tmp_path / name)
     real, closed = os.scandir, "/a"
 
     def scandir(path):
@@ -191,11 +186,8 @@ def test_names_that_only_mindinsight_reads_make_a_run(tmp_path):
     for name in ("x.summary.7", "out.events.summary.5.host_lineage", "out.events.summary.6.host"):
         (tmp_path / name).write_bytes(b"")
     [run] = find_runs(tmp_path)
-    assert [(file.name.stamp, file.name.kind) for file in run.files] == [
-        (5, Kind.LINEAGE),
-        (6, Kind.SUMMARY),
-        (7, Kind.SUMMARY),
-    ]
+    found = [(file.name.stamp, file.name.kind) for file in run.files]
+    assert found == [(5, Kind.LINEAGE), (6, Kind.SUMMARY), (7, Kind.SUMMARY)]
 
 
 def test_the_files_of_thousands_of_ranks_are_not_searched_for_each_rank(tmp_path):

@@ -27,6 +27,10 @@ class Item:
         return self.value
 
 
+def task(run, nbytes=10, name="count"):
+    return Task(name, run, nbytes)
+
+
 class SlowSink:
     """A disk that waits for the test, and fails on request."""
 
@@ -68,6 +72,26 @@ def troubles():
     return Troubles()
 
 
+def write(writer, *values, nbytes=10):
+    for value in values:
+        writer.write(Item(value, nbytes))
+
+
+def held_up(sink, troubles, first=1, first_bytes=10, **limits):
+    """Returns a writer whose thread has brought a record to the sink, and waits there."""
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, Limits(**limits))
+    write(writer, first, nbytes=first_bytes)
+    eventually(lambda: sink.held)
+    return writer
+
+
+def finish(sink, writer):
+    """Lets the thread go on, and waits until all is written."""
+    sink.gate.set()
+    writer.close()
+
+
 def wake_ups(thread):
     status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
     return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.MULTILINE)[1])
@@ -79,10 +103,18 @@ def exit_code(child):
     return os.waitstatus_to_exitcode(status)
 
 
+def use(writer):
+    """Calls what a forked child may call."""
+    writer.take_longest()
+    writer.write(Item("from the child"))
+    writer.put(task(lambda: None))
+    writer.flush()
+    writer.close()
+
+
 def test_everything_arrives_in_order_and_close_waits_for_it(sink, troubles):
     writer = BackgroundWriter(sink, troubles)
-    for n in range(1000):
-        writer.write(Item(n))
+    write(writer, *range(1000))
     writer.close()
     writer.close()
     assert sink.flushed == list(range(1000))
@@ -101,8 +133,7 @@ def test_records_are_flushed_without_being_asked(sink, troubles):
 
 def test_flush_returns_when_all_is_out(sink, troubles):
     writer = BackgroundWriter(sink, troubles, flush_secs=3600)
-    for n in range(20):
-        writer.write(Item(n))
+    write(writer, *range(20))
     assert writer.flush() is True
     assert sink.flushed == list(range(20))
     writer.close()
@@ -124,14 +155,9 @@ def test_flush_says_when_it_did_not_work(sink, troubles):
 
 @pytest.mark.parametrize(("nbytes", "most"), [(10, 256), (32 << 20, 7)])
 def test_without_other_limits_256_records_or_mebibytes_wait(sink, troubles, nbytes, most):
-    sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, Limits(block_secs=0))
-    writer.write(Item("being written", nbytes))
-    eventually(lambda: sink.held)
-    for n in range(300):
-        writer.write(Item(n, nbytes))
-    sink.gate.set()
-    writer.close()
+    writer = held_up(sink, troubles, "being written", nbytes, block_secs=0)
+    write(writer, *range(300), nbytes=nbytes)
+    finish(sink, writer)
     assert writer.records == 1 + most
 
 
@@ -162,8 +188,7 @@ def test_an_idle_writer_does_not_run(sink, troubles, poll, most):
 def test_a_failing_disk_is_logged_once_counted_and_survived(sink, troubles, caplog):
     writer = BackgroundWriter(sink, troubles)
     sink.failing = True
-    for n in range(50):
-        writer.write(Item(n))
+    write(writer, *range(50))
     eventually(lambda: troubles.counts.get("write") == 50)
     sink.failing = False
     writer.write(Item("after"))
@@ -173,13 +198,9 @@ def test_a_failing_disk_is_logged_once_counted_and_survived(sink, troubles, capl
 
 
 def test_a_full_queue_holds_up_the_caller_once_and_then_drops_and_counts(sink, troubles):
-    sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, Limits(tasks=4, block_secs=1.0))
-    writer.write(Item(0))
-    eventually(lambda: sink.held)
-    for n in range(1, 5):
-        writer.write(Item(n))
-    others = threading.Thread(target=lambda: [writer.write(Item(n)) for n in range(5, 100)])
+    writer = held_up(sink, troubles, 0, tasks=4, block_secs=1.0)
+    write(writer, *range(1, 5))
+    others = threading.Thread(target=write, args=(writer, *range(5, 100)))
     others.start()
     others.join(60)
     assert not others.is_alive()  # it has not waited for each of 95 records
@@ -206,15 +227,11 @@ def test_the_caller_goes_on_as_soon_as_there_is_room(sink, troubles):
 
 
 def test_the_queue_is_bounded_in_bytes_but_lets_one_giant_through(sink, troubles):
-    sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, Limits(nbytes=1000, block_secs=0.05))
-    writer.write(Item("giant", 5000))
-    eventually(lambda: sink.held)
+    writer = held_up(sink, troubles, "giant", 5000, nbytes=1000, block_secs=0.05)
     writer.write(Item("first in line", 10))
     writer.write(Item("over budget", 900))
     assert troubles.counts == {"record dropped": 1}
-    sink.gate.set()
-    writer.close()
+    finish(sink, writer)
     assert sink.flushed == ["giant", "first in line"]
 
 
@@ -229,8 +246,7 @@ def test_what_was_written_takes_no_room_any_more(sink, troubles):
     writer.write(Item("as much as fits", 980))
     writer.write(Item("too much", 1))
     assert troubles.counts == {"record dropped": 1}
-    sink.gate.set()
-    writer.close()
+    finish(sink, writer)
     assert sink.flushed == ["before", "being written", "first in line", "as much as fits"]
 
 
@@ -275,8 +291,7 @@ def test_a_close_that_takes_too_long_is_reported(sink, troubles):
     writer.write(Item(1))
     writer.close(timeout=0)
     assert troubles.counts == {"close": 1}
-    sink.gate.set()
-    writer.close()
+    finish(sink, writer)
     assert sink.flushed == [1]
 
 
@@ -291,15 +306,11 @@ def test_records_that_come_all_the_time_are_flushed(sink, troubles):
 
 
 def test_a_flush_that_waits_is_not_in_the_way_of_a_giant(sink, troubles):
-    sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, Limits(nbytes=1000, block_secs=0))
-    writer.write(Item("first", 10))
-    eventually(lambda: sink.held)
+    writer = held_up(sink, troubles, "first", 10, nbytes=1000, block_secs=0)
     assert not writer.flush(timeout=0)
     writer.write(Item("giant", 5000))
     assert troubles.counts == {}
-    sink.gate.set()
-    writer.close()
+    finish(sink, writer)
     assert sink.flushed == ["first", "giant"]
 
 
@@ -313,14 +324,11 @@ def test_a_record_after_close_is_counted_not_raised(sink, troubles):
 def test_a_forked_child_writes_nothing_says_so_and_does_not_hang(sink, troubles):
     writer = BackgroundWriter(sink, troubles)
 
-    def use():
-        writer.write(Item("from the child"))
-        writer.put(Task("count", lambda: None, 1))
-        writer.flush()
-        writer.close()
+    def use_and_count():
+        use(writer)
         assert troubles.counts == {"record after fork": 1, "count after fork": 1}
 
-    assert exit_code(in_child(use)) == 0
+    assert exit_code(in_child(use_and_count)) == 0
     writer.write(Item("from the parent"))
     writer.close()
     assert sink.flushed == ["from the parent"]
@@ -346,12 +354,10 @@ def test_a_slow_disk_is_waited_for_as_long_as_it_moves(troubles):
 def test_without_waiting_what_finds_no_room_is_dropped_and_counted(sink, troubles):
     sink.gate.clear()
     writer = BackgroundWriter(sink, troubles, Limits(tasks=4, block_secs=0))
-    for n in range(50):
-        writer.write(Item(n))
+    write(writer, *range(50))
     assert not sink.written  # the gate is closed: a wait would have been for ever
     assert writer.take_longest() == 4
-    sink.gate.set()
-    writer.close()
+    finish(sink, writer)
     assert writer.dropped == {"record": troubles.counts["record dropped"]}
     assert writer.records + writer.dropped["record"] == 50
     assert len(sink.flushed) == writer.records
@@ -369,10 +375,7 @@ def test_flush_after_a_close_that_failed_does_not_wait(sink, troubles):
 
 
 def test_a_record_that_waited_for_room_while_another_thread_closed_is_counted(sink, troubles):
-    sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, Limits(tasks=1, block_secs=60))
-    writer.write(Item(1))
-    eventually(lambda: sink.held)
+    writer = held_up(sink, troubles, 1, tasks=1, block_secs=60)
     writer.write(Item(2))
     waiting = threading.Thread(target=writer.write, args=(Item(3),))
     waiting.start()
@@ -401,10 +404,7 @@ class AtDrop(Troubles):
 
 def full_writer(sink, troubles):
     """Returns a writer that drops the next record."""
-    sink.gate.clear()
-    writer = BackgroundWriter(sink, troubles, Limits(tasks=1, block_secs=0))
-    writer.write(Item(1))
-    eventually(lambda: sink.held)
+    writer = held_up(sink, troubles, 1, tasks=1, block_secs=0)
     writer.write(Item(2))
     return writer
 
@@ -437,19 +437,11 @@ def test_a_child_that_is_forked_while_the_lock_is_held_can_ask_for_numbers(sink)
     holder.start()
     held.wait()
 
-    def use():
-        writer.take_longest()
-        writer.write(Item(1))
-        writer.put(Task("count", lambda: None, 1))
-        writer.flush()
-        writer.close()
-
-    child = in_child(use)
+    child = in_child(lambda: use(writer))
     done.set()
     holder.join()
     assert exit_code(child) == 0
-    sink.gate.set()
-    writer.close()
+    finish(sink, writer)
 
 
 class Sum(Item):
@@ -490,10 +482,6 @@ def test_the_thread_polls_also_while_there_is_nothing_to_write(sink, troubles, p
     assert len(threads) == 1 or pause < 1
     assert set(threads) == {sink.thread}
     assert troubles.counts == {"poll": 1}
-
-
-def task(run, nbytes=10, name="count"):
-    return Task(name, run, nbytes)
 
 
 def test_the_record_of_a_task_is_written_in_its_place(sink, troubles):

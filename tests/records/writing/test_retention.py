@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +45,7 @@ from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished_scalars
+from tests.support.disk import mounted_disk
 from tests.support.forked import in_child
 from tests.support.record_dirs import (
     custom,
@@ -61,6 +63,51 @@ from tests.support.waiting import PATIENCE_SECS, eventually
 PATIENT = CompactorSettings(
     room_secs=10 * PATIENCE_SECS, silent_secs=PATIENCE_SECS, join_secs=PATIENCE_SECS
 )
+
+METRICS = [scalar(f"metric_{number}", 0) for number in range(60)]
+
+
+def retained(
+    directory: Path, settings: CompactorSettings = PATIENT, budget: int = LEAST_BYTES
+) -> tuple[RunWriter, Troubles]:
+    """Returns a writer with a budget, and what it reports."""
+    rotation, troubles = Rotation(retention=Retention(budget)), Troubles()
+    return RunWriter(directory, 0, rotation, troubles=troubles, compactor=settings), troubles
+
+
+def compactor_of(
+    directory: Path,
+    *settings: Any,
+    budget: int = LEAST_BYTES,
+    lock: str | None = None,
+    **named: Any,
+) -> tuple[Compactor, Troubles]:
+    """Returns a compactor with the given `CompactorSettings`, and what it reports."""
+    chosen, troubles = CompactorSettings(*settings, **named), Troubles()
+    return Compactor(str(directory), 0, budget, lock, troubles, chosen), troubles
+
+
+def too_large(directory: Path) -> Path:
+    """Returns a file of twice the budget."""
+    return write_payloads(directory / summary_name(10), b"x" * 2 * LEAST_BYTES)
+
+
+def record(step: int, *values: Any, at: float | None = None) -> MessageRecord:
+    return MessageRecord(event(step, *values, at=at))
+
+
+def wait_until_within(directory: Path, most: int = LEAST_BYTES) -> None:
+    """Asks again: a file that is renamed at this moment may be counted twice."""
+    eventually(lambda: rank_bytes(str(directory), 0), until=lambda size: size <= most)
+
+
+def assert_whole_history(directory: Path, last: int) -> list[int]:
+    """Returns the steps: fewer than were recorded, once each, from the first to the last."""
+    found = steps_of(directory)
+    assert (found[0], found[-1]) == (1, last)
+    assert found == sorted(set(found))
+    assert len(found) < last
+    return found
 
 
 def steps_of(directory: Path) -> list[int]:
@@ -101,25 +148,19 @@ def test_the_limits_of_files_do_not_go_with_a_budget(tmp_path: Path) -> None:
 
 
 def test_a_run_longer_than_its_budget_keeps_its_whole_history(tmp_path: Path) -> None:
-    troubles = Troubles()
-    rotation = Rotation(retention=Retention(LEAST_BYTES))
-    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT)
+    writer, troubles = retained(tmp_path)
     tags = [f"metric_{number}" for number in range(60)]
     last = 1600
     most = LEAST_BYTES + segment_bytes(LEAST_BYTES)
     for step in range(1, last + 1):
-        writer.write(MessageRecord(event(step, *(scalar(tag, step) for tag in tags))))
+        writer.write(record(step, *(scalar(tag, step) for tag in tags)))
         if step % 50 == 0:
             writer.write(MessageRecord(lineage(train_lineage=train(step=step))))
-            # Asked again: a file that is renamed at this moment may be counted twice.
-            eventually(lambda: rank_bytes(str(tmp_path), 0), until=lambda size: size <= most)
+            wait_until_within(tmp_path, most)
     writer.close()
     assert troubles.counts == {}
     assert rank_bytes(str(tmp_path), 0) <= most
-    found = steps_of(tmp_path)
-    assert (found[0], found[-1]) == (1, last)
-    assert found == sorted(set(found))
-    assert len(found) < last
+    found = assert_whole_history(tmp_path, last)
     newest = list(range(last - 100, last + 1))
     assert found[-len(newest) :] == newest
     assert any(compaction_of(file) for file in list_files(str(tmp_path)))
@@ -160,7 +201,7 @@ def test_the_files_of_many_starts_are_joined(tmp_path: Path) -> None:
         writer = RunWriter(
             tmp_path, 0, rotation if start == starts - 1 else None, compactor=PATIENT
         )
-        writer.write(MessageRecord(event(start + 1, scalar("loss", start))))
+        writer.write(record(start + 1, scalar("loss", start)))
         writer.write(MessageRecord(lineage(user_defined_info=custom({f"start_{start}": start}))))
         writer.close()
     files = list_files(str(tmp_path))
@@ -171,19 +212,17 @@ def test_the_files_of_many_starts_are_joined(tmp_path: Path) -> None:
 
 def test_trainings_that_are_short_join_their_files(tmp_path: Path) -> None:
     starts = 2 * (MOST_SMALL + 2)
-    troubles = Troubles()
     most = 0
     for start in range(starts):
-        rotation = Rotation(retention=Retention(LEAST_BYTES))
-        writer = RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT)
-        writer.write(MessageRecord(event(start + 1, scalar("loss", start))))
+        writer, troubles = retained(tmp_path)
+        writer.write(record(start + 1, scalar("loss", start)))
         writer.write(MessageRecord(lineage(user_defined_info=custom({f"start_{start}": start}))))
         writer.close()
+        assert troubles.counts == {}
         most = max(most, len(list_files(str(tmp_path))))
     assert most <= 2 * (MOST_SMALL + 4)
     assert len(list_files(str(tmp_path))) < MOST_SMALL
     assert steps_of(tmp_path) == list(range(1, starts + 1))
-    assert troubles.counts == {}
 
 
 def test_a_record_larger_than_half_of_the_budget_is_refused_and_counted(tmp_path: Path) -> None:
@@ -199,52 +238,41 @@ def test_a_record_larger_than_half_of_the_budget_is_refused_and_counted(tmp_path
 
 
 def test_large_records_stay_within_the_budget(tmp_path: Path) -> None:
-    troubles = Troubles()
-    rotation = Rotation(retention=Retention(LEAST_BYTES))
-    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT)
+    writer, troubles = retained(tmp_path)
     for step in range(1, 11):
         values = [histo(f"w_{number}", np.arange(9.0)) for number in range(step * 50)]
-        writer.write(MessageRecord(event(step, *values, scalar("loss", step))))
+        writer.write(record(step, *values, scalar("loss", step)))
         writer.flush()
-        eventually(lambda: rank_bytes(str(tmp_path), 0), until=lambda size: size <= LEAST_BYTES)
+        wait_until_within(tmp_path)
     writer.close()
     assert troubles.counts == {}
     assert steps_of(tmp_path)[-1] == 10
 
 
 def test_old_records_make_room_for_a_record_of_nearly_half_of_the_budget(tmp_path: Path) -> None:
-    troubles = Troubles()
-    rotation = Rotation(retention=Retention(LEAST_BYTES))
-    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT)
-    values = [scalar(f"metric_{number}", 0) for number in range(60)]
+    writer, troubles = retained(tmp_path)
     step = 0
     while rank_bytes(str(tmp_path), 0) < LEAST_BYTES * 3 // 4:
         step += 1
-        writer.write(MessageRecord(event(step, *values)))
+        writer.write(record(step, *METRICS))
     large = [scalar(f"{number:0900}", 0) for number in range(LEAST_BYTES // 2000)]
-    writer.write(MessageRecord(event(step + 1, *large)))
+    writer.write(record(step + 1, *large))
     writer.flush()
-    eventually(lambda: rank_bytes(str(tmp_path), 0), until=lambda size: size <= LEAST_BYTES)
+    wait_until_within(tmp_path)
     writer.close()
     assert troubles.counts == {}
     assert steps_of(tmp_path)[0] == 1
 
 
 def test_two_writers_of_a_rank_share_the_budget(tmp_path: Path) -> None:
-    troubles = Troubles()
-    rotation = Rotation(retention=Retention(LEAST_BYTES))
-    writers = [
-        RunWriter(tmp_path, 0, rotation, troubles=troubles, compactor=PATIENT) for _ in range(2)
-    ]
-    values = [scalar(f"metric_{number}", 0) for number in range(60)]
+    writers = [retained(tmp_path)[0] for _ in range(2)]
     for step in range(1, 700):
         for writer in writers:
-            writer.write(MessageRecord(event(step, *values, at=1e9 + step)))
+            writer.write(record(step, *METRICS, at=1e9 + step))
     for writer in writers:
         writer.close()
-    report = Report()
     [run] = find_runs(tmp_path)
-    scalars = finished_scalars(run, EVERYTHING, report)
+    scalars = finished_scalars(run, EVERYTHING, Report())
     last = {writer.number: int(columns.steps[-1]) for writer, columns in scalars}
     assert last == {1: 699, 2: 699}
     assert any(compaction_of(file) for file in list_files(str(tmp_path)))
@@ -269,13 +297,12 @@ def program(folder: Path, script: str) -> str:
 
 
 def test_where_nothing_helps_the_writer_does_not_wait_again(tmp_path: Path) -> None:
-    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    too_large(tmp_path)
     forever = math.inf
-    settings = CompactorSettings(
-        counting(tmp_path), forever, forever, rest_secs=forever, end_secs=PATIENCE_SECS
+    python = counting(tmp_path)
+    compactor, troubles = compactor_of(
+        tmp_path, python, forever, forever, rest_secs=forever, end_secs=PATIENCE_SECS
     )
-    troubles = Troubles()
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
     compactor.begun({10})
     assert starts_of(tmp_path) == 2  # the second time, nothing was smaller
     compactor.begun({10})
@@ -287,20 +314,17 @@ def test_where_nothing_helps_the_writer_does_not_wait_again(tmp_path: Path) -> N
 def test_after_a_wait_that_was_too_short_the_writer_does_not_wait_again_at_once(
     tmp_path: Path,
 ) -> None:
-    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    too_large(tmp_path)
     python = program(tmp_path, f"cat > {tmp_path}/got")
-    settings = CompactorSettings(python, room_secs=0.05, rest_secs=math.inf, end_secs=PATIENCE_SECS)
-    troubles = Troubles()
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
+    patient: dict[str, Any] = {"rest_secs": math.inf, "end_secs": PATIENCE_SECS}
+    compactor, troubles = compactor_of(tmp_path, python, room_secs=0.05, **patient)
     compactor.begun({10})
     compactor.begun({10})
     compactor.close()
     assert troubles.counts == {"retention": 2}
     asked = (tmp_path / "got").read_bytes()
     assert asked.removesuffix(ENDED) == HURRY * (len(asked) - 1)
-    troubles = Troubles()
-    settings = dataclasses.replace(settings, room_secs=math.inf, silent_secs=math.inf)
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
+    compactor, troubles = compactor_of(tmp_path, python, math.inf, math.inf, **patient)
     # Without a wait before, this one waits until the file is gone.
     remove = threading.Timer(0.2, (tmp_path / summary_name(10)).unlink)
     remove.start()
@@ -323,9 +347,8 @@ def test_a_disk_smaller_than_the_budget_is_the_budget(
         assert path.exists()
         return disks.pop(0)
 
-    settings = CompactorSettings(statvfs=statvfs)
     budget = 1000 * 4096 * 1000
-    compactor = Compactor(str(tmp_path / below), 0, budget, None, Troubles(), settings)
+    compactor, _ = compactor_of(tmp_path / below, budget=budget, statvfs=statvfs)
     total = 4096 * 900 * 7 // 8  # what everybody may use, less a part that stays free
     assert compactor.total_bytes == total
     assert compactor.takes(total // 2)
@@ -351,51 +374,37 @@ def test_a_disk_that_does_not_know_its_size_is_no_limit(
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     for statvfs in (lambda _: unknown, refuse):
-        settings = CompactorSettings(statvfs=statvfs)
-        compactor = Compactor(str(tmp_path), 0, 2 * LEAST_BYTES, None, Troubles(), settings)
+        compactor, _ = compactor_of(tmp_path, budget=2 * LEAST_BYTES, statvfs=statvfs)
         assert compactor.total_bytes == 2 * LEAST_BYTES
     assert caplog.text == ""
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system with 2 MiB of room."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"cannot mount a tmpfs here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)  # a test that fails may leave a file
+    with mounted_disk(tmp_path / "small", "2m", lazy=True) as folder:
+        yield folder
 
 
 def test_a_run_longer_than_its_disk_keeps_its_whole_history(
     small_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    troubles = Troubles()
-    rotation = Rotation(retention=Retention(64 * LEAST_BYTES))
-    writer = RunWriter(small_disk / "run", 0, rotation, troubles=troubles, compactor=PATIENT)
-    values = [scalar(f"metric_{number}", 0) for number in range(60)]
+    writer, troubles = retained(small_disk / "run", budget=64 * LEAST_BYTES)
     last = 2000
     with contextlib.closing(writer):
         for step in range(1, last + 1):
-            writer.write(MessageRecord(event(step, *values)))
+            writer.write(record(step, *METRICS))
     assert troubles.counts == {}
-    found = steps_of(small_disk / "run")
-    assert (found[0], found[-1]) == (1, last)
-    assert found == sorted(set(found))
-    assert len(found) < last
+    assert_whole_history(small_disk / "run", last)
     assert caplog.text.count("bytes of the budget of 67,108,864") == 1
 
 
 def test_a_record_is_not_refused_once_the_disk_has_room_again(small_disk: Path) -> None:
-    large = MessageRecord(event(2, scalar("t" * (700 << 10), 0)))
+    large = record(2, scalar("t" * (700 << 10), 0))
     filler = small_disk / "filler"
     filler.write_bytes(bytes(1900 << 10))
-    writer = RunWriter(small_disk / "run", 0, Rotation(retention=Retention(64 * LEAST_BYTES)))
+    writer, _ = retained(small_disk / "run", CompactorSettings(), 64 * LEAST_BYTES)
     with contextlib.closing(writer):
-        writer.write(MessageRecord(event(1, scalar("loss", 0))))
+        writer.write(record(1, scalar("loss", 0)))
         with pytest.raises(OSError, match="the limit is half of the budget of 1,048,576"):
             writer.write(large)
         filler.unlink()
@@ -419,13 +428,9 @@ def test_a_failure_is_reported_and_the_old_files_stay(
 ) -> None:
     python = "/no/program" if script is None else program(tmp_path, f"{script}\nexit 1")
     data = tmp_path / "data"
-    data.mkdir()
     for stamp in (10, 20):
-        path = data / summary_name(stamp)
-        write_payloads(path, b"x" * LEAST_BYTES)
-    troubles = Troubles()
-    settings = dataclasses.replace(PATIENT, python=python)
-    compactor = Compactor(str(data), 0, LEAST_BYTES, None, troubles, settings)
+        write_payloads(data / summary_name(stamp), b"x" * LEAST_BYTES)
+    compactor, troubles = compactor_of(data, **{**dataclasses.asdict(PATIENT), "python": python})
     before = sorted(os.listdir(data))
     compactor.begun({10, 20})
     compactor.close()
@@ -439,9 +444,7 @@ def test_a_failure_is_reported_and_the_old_files_stay(
 def test_there_is_room_for_a_record_and_for_the_file_that_is_compacted(
     tmp_path: Path, nbytes: int, most: int, more: int
 ) -> None:
-    troubles = Troubles()
-    settings = CompactorSettings(program(tmp_path, ""), room_secs=0.0)
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
+    compactor, troubles = compactor_of(tmp_path, program(tmp_path, ""), room_secs=0.0)
     (tmp_path / summary_name()).write_bytes(bytes(most + more))
     compactor.begun(set(), nbytes)
     compactor.close()
@@ -452,26 +455,20 @@ def test_there_is_room_for_a_record_and_for_the_file_that_is_compacted(
 def test_a_process_that_hangs_is_not_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, makes_room: bool
 ) -> None:
-    old = write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    old = too_large(tmp_path)
     python = program(tmp_path, f"{f'rm {old}' if makes_room else ''}\nexec sleep 1000")
     silent_secs, end_secs = (math.inf, 0.01) if makes_room else (0.05, PATIENCE_SECS)
-    settings = CompactorSettings(python, math.inf, silent_secs, end_secs=end_secs)
-    troubles = Troubles()
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
+    compactor, troubles = compactor_of(tmp_path, python, math.inf, silent_secs, end_secs=end_secs)
     compactor.begun({10})
     compactor.close()
     assert troubles.counts == ({} if makes_room else {"retention": 1})
     assert makes_room or re.search(r"compaction, process \d+, does not answer", caplog.text)
 
 
-def test_a_process_that_hangs_is_killed_and_the_next_one_continues(
-    tmp_path: Path,
-) -> None:
-    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+def test_a_process_that_hangs_is_killed_and_the_next_one_continues(tmp_path: Path) -> None:
+    too_large(tmp_path)
     python = counting(tmp_path, "exec sleep 1000")
-    settings = CompactorSettings(python, math.inf, silent_secs=0.05, hung_secs=0.1)
-    troubles = Troubles()
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles, settings)
+    compactor, troubles = compactor_of(tmp_path, python, math.inf, silent_secs=0.05, hung_secs=0.1)
 
     def starts() -> int:
         compactor.begun({10})
@@ -488,9 +485,7 @@ def test_a_process_that_goes_on_is_waited_for(tmp_path: Path) -> None:
     large = folder / summary_name(10)
     large.write_bytes(bytes(begin_bytes(LEAST_BYTES) + 1))
     python = program(tmp_path, f"touch {tmp_path}/goes_on\nexec yes")
-    settings = CompactorSettings(python, math.inf, silent_secs=1.0, end_secs=0.01)
-    troubles = Troubles()
-    compactor = Compactor(str(folder), 0, LEAST_BYTES, None, troubles, settings)
+    compactor, troubles = compactor_of(folder, python, math.inf, silent_secs=1.0, end_secs=0.01)
     compactor.begun({10})  # it starts the process and there is room
     eventually((tmp_path / "goes_on").exists)
     large.write_bytes(bytes(LEAST_BYTES))
@@ -505,10 +500,9 @@ def test_the_process_is_asked_to_end_also_while_another_one_has_its_input_open(
     tmp_path: Path,
 ) -> None:
     """As a process that the training has forked."""
-    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)
+    too_large(tmp_path)
     python = program(tmp_path, f"head -c 1 > {tmp_path}/got")
-    settings = CompactorSettings(python, room_secs=0.0, end_secs=PATIENCE_SECS)
-    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, Troubles(), settings)
+    compactor, _ = compactor_of(tmp_path, python, room_secs=0.0, end_secs=PATIENCE_SECS)
     compactor.begun(set())
     child = in_child(lambda: time.sleep(1000))
     try:
@@ -544,17 +538,14 @@ def test_the_process_begins_with_many_files_or_many_bytes_of_its_rank(
         (folder / summary_name(stamp)).write_bytes(b"x" * nbytes)
         (folder / summary_name(stamp).replace("_MS", "_lineage")).touch()
         (folder / summary_name(stamp, rank=1)).write_bytes(b"x" * LEAST_BYTES)
-    settings = CompactorSettings(python, room_secs=0.0, end_secs=PATIENCE_SECS)
-    compactor = Compactor(str(folder), 0, LEAST_BYTES, "soft", Troubles(), settings)
+    compactor, _ = compactor_of(folder, python, 0.0, end_secs=PATIENCE_SECS, lock="soft")
     compactor.begun({3, 1, 10**9}, 1000)
     compactor.close()
     assert (tmp_path / "words").exists() == is_due
     if is_due:
         words = (tmp_path / "words").read_text().split()
         total = str(LEAST_BYTES - 1000)  # a large record gets its room
-        assert words == [
-            *(str(folder), "0", total, "0.01", "soft", "1", "3", "kept"),
-        ]
+        assert words == [str(folder), "0", total, "0.01", "soft", "1", "3", "kept"]
         own = str(Path(rec_summary.__file__).parents[1])
         assert f"sys.path += ['{own}', '{tmp_path}', " in (tmp_path / "code").read_text()
 
@@ -568,11 +559,10 @@ def test_a_writer_that_ends_reports_a_failure_and_leaves_no_process(
 ) -> None:
     python = counting(tmp_path, f"echo $$ > {tmp_path}/pid\n{script}")
     seconds = PATIENCE_SECS if failures else 0.01
-    settings = CompactorSettings(python, join_secs=seconds, end_secs=seconds)
     for stamp in range(MOST_SMALL + 2):
         write_payloads(tmp_path / "data" / summary_name(stamp))
-    troubles = Troubles()
-    compactor = Compactor(str(tmp_path / "data"), 0, LEAST_BYTES, None, troubles, settings)
+    data = tmp_path / "data"
+    compactor, troubles = compactor_of(data, python, join_secs=seconds, end_secs=seconds)
     compactor.close()  # there is no process yet
     compactor.begun(set())
     process = int(eventually((tmp_path / "pid").read_text, despite=FileNotFoundError, until=bool))
@@ -587,33 +577,35 @@ def test_a_writer_that_ends_reports_a_failure_and_leaves_no_process(
 
 def test_a_collector_that_ends_ends_the_process(tmp_path: Path) -> None:
     python = program(tmp_path, f'echo $$ > {tmp_path}/pid\nexec {sys.executable} "$@"')
-    rotation = Rotation(retention=Retention(LEAST_BYTES))
-    settings = CompactorSettings(python)
-    writer = RunWriter(tmp_path / "run", 0, rotation, compactor=settings)
-    values = [scalar(f"metric_{number}", 0) for number in range(60)]
+    writer, _ = retained(tmp_path / "run", CompactorSettings(python))
     step = 0
     while not (tmp_path / "pid").exists():
         step += 1
-        writer.write(MessageRecord(event(step, *values)))
+        writer.write(record(step, *METRICS))
     writer.close()
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
     assert steps_of(tmp_path / "run")[-1] == step
 
 
+def compacting(
+    directory: Path, budget: int = LEAST_BYTES, share: float = 1.0
+) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "rec_summary.compaction", directory, 0, budget, share, ""]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(list(map(str, words)), stdin=pipe, stdout=pipe, stderr=pipe)
+
+
 @pytest.mark.parametrize("sent", [b"", ENDED])
 def test_the_process_sleeps_most_of_the_time_and_ends_with_the_writer(
     tmp_path: Path, sent: bytes
 ) -> None:
-    rotation = Rotation(max_file_size=30_000)
-    writer = RunWriter(tmp_path, 0, rotation)
+    writer = RunWriter(tmp_path, 0, Rotation(max_file_size=30_000))
     for step in range(1, 1000):
-        writer.write(MessageRecord(event(step, *(scalar(f"m{n}", step) for n in range(60)))))
+        writer.write(record(step, *(scalar(f"m{n}", step) for n in range(60))))
     writer.close()
     before = find_runs(tmp_path)[0].nbytes
-    words = [sys.executable, "-m", "rec_summary.compaction", tmp_path, 0, before, 1e-9, ""]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(list(map(str, words)), stdin=pipe, stdout=pipe, stderr=pipe)
+    process = compacting(tmp_path, before, 1e-9)
     assert process.stdin is not None
     # It has work for seconds of a core, and a billionth of one.
     if sent:  # a process that the training has forked may hold the input open
@@ -624,12 +616,6 @@ def test_the_process_sleeps_most_of_the_time_and_ends_with_the_writer(
     assert (process.returncode, errors) == (0, b"")
     assert find_runs(tmp_path)[0].nbytes == before
     assert steps_of(tmp_path) == list(range(1, 1000))
-
-
-def compacting(directory: Path) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "rec_summary.compaction", directory, 0, LEAST_BYTES, 1.0, ""]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(list(map(str, words)), stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def test_replaced_files_stay_for_readers_until_the_process_ends(tmp_path: Path) -> None:

@@ -81,11 +81,7 @@ class Sized:
         return self._payload
 
 
-def flat(lists):
-    return [item for inner in lists for item in inner]
-
-
-def steps(directory):
+def steps_of_files(directory):
     [run] = find_runs(directory)
     found = []
     for file in run.files_of(Kind.SUMMARY, 0):
@@ -96,15 +92,39 @@ def steps(directory):
     return found
 
 
-def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost(tmp_path):
-    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000))
-    for step in range(1, 101):
+def steps(directory):
+    return [step for of_file in steps_of_files(directory) for step in of_file]
+
+
+def put(writer, *steps, ends=True):
+    """Writes records of some steps, and closes the writer; returns it."""
+    for step in steps:
         writer.write(Sized(step))
+    if ends:
+        writer.close()
+    return writer
+
+
+def limited(directory, max_file_size, **options):
+    """Returns a writer of files of a limited size."""
+    return RunWriter(directory, rotation=Rotation(max_file_size=max_file_size), **options)
+
+
+def begun_and_deleted(directory, **options):
+    """Returns a writer whose files are deleted after the first record."""
+    writer = put(RunWriter(directory, **options), 1, ends=False)
+    writer.flush()
+    shutil.rmtree(directory)
+    return writer
+
+
+def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost(tmp_path):
+    writer = put(limited(tmp_path, 1000), *range(1, 101), ends=False)
     writer.write(MessageRecord(lineage_pb2.LineageEvent(wall_time=1.0, step=100)))
     writer.close()
-    found = steps(tmp_path)
+    found = steps_of_files(tmp_path)
     assert len(found) > 10
-    assert flat(found) == list(range(1, 101))
+    assert steps(tmp_path) == list(range(1, 101))
     [run] = find_runs(tmp_path)
     sizes = [os.path.getsize(file.path) for file in run.files_of(Kind.SUMMARY, 0)]
     assert max(sizes) < 1000 + 300
@@ -113,31 +133,20 @@ def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost(tmp_path):
 
 def test_a_limit_below_one_record_still_records_everything(tmp_path):
     # MindSpore's collector stops at the limit, and at 300 bytes loses the lineage too
-    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1))
-    for step in range(1, 6):
-        writer.write(Sized(step))
-    writer.close()
-    assert steps(tmp_path) == [[1], [2], [3], [4], [5]]
+    put(limited(tmp_path, 1), *range(1, 6))
+    assert steps_of_files(tmp_path) == [[1], [2], [3], [4], [5]]
 
 
 def test_a_file_of_exactly_the_limit_is_full(tmp_path):
-    writer = RunWriter(tmp_path / "one")
-    writer.write(Sized(1))
-    writer.close()
+    writer = put(RunWriter(tmp_path / "one"), 1)
     limit = os.path.getsize(writer.paths[0])
-    writer = RunWriter(tmp_path / "two", rotation=Rotation(max_file_size=limit))
-    writer.write(Sized(1))
-    writer.write(Sized(2))
-    writer.close()
-    assert steps(tmp_path / "two") == [[1], [2]]
+    put(limited(tmp_path / "two", limit), 1, 2)
+    assert steps_of_files(tmp_path / "two") == [[1], [2]]
 
 
 def test_prefix_and_suffix_stay_the_same_in_every_file(tmp_path):
-    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000), prefix="mine", suffix="_v2")
-    for step in range(1, 21):
-        writer.write(Sized(step))
-    writer.close()
-    assert flat(steps(tmp_path)) == list(range(1, 21))
+    put(limited(tmp_path, 1000, prefix="mine", suffix="_v2"), *range(1, 21))
+    assert steps(tmp_path) == list(range(1, 21))
     [run] = find_runs(tmp_path)
     names = [os.path.basename(file.path) for file in run.files_of(Kind.SUMMARY, 0)]
     assert len(names) > 2
@@ -146,42 +155,24 @@ def test_prefix_and_suffix_stay_the_same_in_every_file(tmp_path):
     assert os.path.basename(lineage.path).startswith("mine.out.")
 
 
-def steps_in(directory):
-    [run] = find_runs(directory)
-    found = []
-    for file in run.files_of(Kind.SUMMARY, 0):
-        with RecordReader(file.path) as reader:
-            events = [summary_pb2.Event.FromString(record.payload) for record in reader]
-        assert events[0].version == FILE_VERSION
-        found += [event.step for event in events[1:]]
-    return found
-
-
 def test_deleted_files_are_begun_again(tmp_path):
     troubles = Troubles()
-    writer = RunWriter(tmp_path / "records", troubles=troubles)
-    writer.write(Sized(1))
-    writer.flush()
-    shutil.rmtree(tmp_path / "records")
+    writer = begun_and_deleted(tmp_path / "records", troubles=troubles)
     writer.write(Sized(2))
     writer.flush()
     assert sorted(held_below(tmp_path)) == sorted(writer.paths)
     now = sum(map(os.path.getsize, writer.paths))
     assert writer.bytes_written > now  # with those that were deleted
-    writer.write(Sized(3))
-    writer.close()
-    assert steps_in(tmp_path / "records") == [2, 3]
+    put(writer, 3)
+    assert steps(tmp_path / "records") == [2, 3]
     assert troubles.counts == {"record file deleted": 2}
 
 
 def test_a_moved_directory_goes_on_where_it_is_and_rotates_at_the_old_place(tmp_path):
-    writer = RunWriter(tmp_path / "old", rotation=Rotation(max_file_size=500))
-    writer.write(Sized(1))
+    writer = put(limited(tmp_path / "old", 500), 1, ends=False)
     (tmp_path / "old").rename(tmp_path / "new")
-    for step in range(2, 6):
-        writer.write(Sized(step))
-    writer.close()
-    assert steps_in(tmp_path / "new") + steps_in(tmp_path / "old") == [1, 2, 3, 4, 5]
+    put(writer, *range(2, 6))
+    assert steps(tmp_path / "new") + steps(tmp_path / "old") == [1, 2, 3, 4, 5]
 
 
 @pytest.fixture
@@ -193,8 +184,9 @@ def disk():
     ("policy", "flushed", "closed"), [("never", 0, 0), ("close", 0, 2), ("flush", 2, 2)]
 )
 def test_files_are_forced_to_the_disk_as_chosen(tmp_path, disk, policy, flushed, closed):
-    writer = RunWriter(tmp_path, durability=Durability(fsync=policy), system=disk)
-    writer.write(Sized(1))
+    writer = put(
+        RunWriter(tmp_path, durability=Durability(fsync=policy), system=disk), 1, ends=False
+    )
     writer.flush()
     assert len(disk.synced) == flushed
     del disk.synced[:]
@@ -210,7 +202,7 @@ def test_the_name_of_the_next_file_and_a_full_one_are_forced_to_the_disk(tmp_pat
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)  # nobody can see what is on the disk
-    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1))
+    writer = limited(tmp_path, 1)
     full = writer.paths[0]
     writer.write(Sized(1))
     del synced[:]
@@ -220,32 +212,27 @@ def test_the_name_of_the_next_file_and_a_full_one_are_forced_to_the_disk(tmp_pat
 
 
 def test_bytes_are_counted_over_all_files(tmp_path):
-    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=500))
-    for step in range(1, 9):
-        writer.write(Sized(step))
-    writer.close()
+    writer = put(limited(tmp_path, 500), *range(1, 9))
     assert writer.bytes_written == sum(path.stat().st_size for path in tmp_path.glob("events*"))
 
 
 def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, disk):
     """A new file can be created there, but what the old one still holds fits nowhere."""
-    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000), system=disk)
-    for step in range(1, 4):
-        writer.write(Sized(step))
+    writer = put(limited(tmp_path, 1000, system=disk), *range(1, 4), ends=False)
     disk.failing = errno.ENOSPC
     writer.write(Sized(4))  # the file is full now
     for step in range(5, 31):
         with pytest.raises(OSError, match="No space left"):
             writer.write(Sized(step))
     disk.failing = None
-    writer.write(Sized(31))
-    writer.close()
-    assert flat(steps(tmp_path)) == list(range(1, 32))
+    put(writer, 31)
+    assert steps(tmp_path) == list(range(1, 32))
 
 
 def test_the_records_that_fit_are_forced_to_the_disk(tmp_path, disk):
-    writer = RunWriter(tmp_path, durability=Durability(fsync="flush"), system=disk)
-    writer.write(Sized(1))
+    writer = put(
+        RunWriter(tmp_path, durability=Durability(fsync="flush"), system=disk), 1, ends=False
+    )
     disk.failing = errno.ENOSPC
     with pytest.raises(OSError, match="No space left"):
         writer.flush()
@@ -275,12 +262,9 @@ def test_a_writer_that_cannot_begin_leaves_no_files_and_holds_none(tmp_path, dis
 def test_a_full_disk_or_a_large_record_asks_for_compaction(tmp_path, disk, number):
     """Nothing else asks between two rotations: the directory is listed each time."""
     retention = Rotation(retention=Retention(LEAST_BYTES))
-    writer = RunWriter(tmp_path, rotation=retention, system=disk)
-    writer.write(Sized(1))
+    writer = put(RunWriter(tmp_path, rotation=retention, system=disk), 1, ends=False)
     for step in range(2, MOST_FILES + 4):
-        other = RunWriter(tmp_path)
-        other.write(Sized(step))
-        other.close()
+        put(RunWriter(tmp_path), step)
     writer.write(Sized(1000))
     before = len(list_files(str(tmp_path)))
     if number is None:
@@ -292,38 +276,27 @@ def test_a_full_disk_or_a_large_record_asks_for_compaction(tmp_path, disk, numbe
         disk.failing = None
     eventually(lambda: len(list_files(str(tmp_path))) < before)
     writer.close()
-    assert {1, 1000} <= set(flat(steps(tmp_path)))
+    assert {1, 1000} <= set(steps(tmp_path))
 
 
 def test_a_deleted_file_is_noticed_before_it_is_full(tmp_path):
     troubles = Troubles()
-    writer = RunWriter(
-        tmp_path / "records", rotation=Rotation(max_file_size=1000), troubles=troubles
-    )
-    writer.write(Sized(1))
-    writer.flush()
-    shutil.rmtree(tmp_path / "records")
-    for step in range(2, 20):
-        writer.write(Sized(step))
-    writer.close()
-    assert flat(steps(tmp_path / "records")) == list(range(2, 20))
+    rotation = Rotation(max_file_size=1000)
+    writer = begun_and_deleted(tmp_path / "records", rotation=rotation, troubles=troubles)
+    put(writer, *range(2, 20))
+    assert steps(tmp_path / "records") == list(range(2, 20))
     assert troubles.counts == {"record file deleted": 2}
 
 
 def test_what_waits_when_files_are_deleted_is_written_at_the_end(tmp_path):
-    writer = RunWriter(tmp_path / "records")
-    writer.write(Sized(1))
+    writer = put(RunWriter(tmp_path / "records"), 1, ends=False)
     shutil.rmtree(tmp_path / "records")
     writer.close()
-    assert steps(tmp_path / "records") == [[1]]
+    assert steps_of_files(tmp_path / "records") == [[1]]
 
 
 def test_a_directory_that_is_deleted_behind_the_last_record_stays_so(tmp_path):
-    writer = RunWriter(tmp_path / "records")
-    writer.write(Sized(1))
-    writer.flush()
-    shutil.rmtree(tmp_path / "records")
-    writer.close()
+    begun_and_deleted(tmp_path / "records").close()
     assert not (tmp_path / "records").exists()
 
 
@@ -342,7 +315,7 @@ def test_where_no_file_can_be_begun_again_records_wait_and_the_other_file_is_ser
     assert lineage_pb2.LineageEvent.FromString(payloads(moved, Kind.LINEAGE)[1]) == event
     (tmp_path / "records").unlink()
     writer.flush()
-    assert steps(tmp_path / "records") == [[1]]
+    assert steps_of_files(tmp_path / "records") == [[1]]
     writer.close()
 
 
@@ -363,9 +336,9 @@ def test_pairs_share_a_stamp_and_later_ones_sort_later_within_a_second(tmp_path)
     stamps = []
     for _ in range(4):
         begun(tmp_path)
-        stamps.append({f.name.stamp for f in list_files(str(tmp_path))} - set().union(*stamps))
-    assert all(len(new) == 1 for new in stamps)
-    assert [min(new) for new in stamps] == sorted(min(new) for new in stamps)
+        stamps += {f.name.stamp for f in list_files(str(tmp_path))} - {*stamps}
+    assert len(stamps) == 4
+    assert stamps == sorted(stamps)
 
 
 def test_a_clock_that_steps_back_does_not_reorder_files(tmp_path):
@@ -396,9 +369,8 @@ def test_eight_processes_at_once_never_share_a_file(tmp_path):
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
         for _ in range(8)
     ]
-    paths = b" ".join(
-        process.communicate(timeout=PATIENCE_SECS)[0] for process in processes
-    ).split()
+    said = [process.communicate(timeout=PATIENCE_SECS)[0] for process in processes]
+    paths = b" ".join(said).split()
     assert all(process.returncode == 0 for process in processes)
     assert len(paths) == len(set(paths)) == 8 * 5 * 2
 
@@ -413,8 +385,5 @@ def test_a_prefix_and_a_suffix_are_used_and_stamps_stay_unique_among_all(tmp_pat
         stamps.append({f.name.stamp for f in list_files(str(tmp_path))} - set().union(*stamps))
     assert [len(new) for new in stamps] == [1, 1, 1]
     [run] = find_runs(tmp_path)
-    assert [file.name.prefix for file in run.files_of(Kind.SUMMARY, 0)] == [
-        "events",
-        "mine",
-        "events",
-    ]
+    prefixes = [file.name.prefix for file in run.files_of(Kind.SUMMARY, 0)]
+    assert prefixes == ["events", "mine", "events"]

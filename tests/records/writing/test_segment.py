@@ -1,7 +1,6 @@
 import contextlib
 import errno
 import os
-import shutil
 import subprocess
 import sys
 
@@ -10,7 +9,7 @@ import pytest
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
 from rec_summary.records.writing.segment import SegmentWriter, is_open_here
-from tests.support.disk import Disk
+from tests.support.disk import Disk, mounted_disk
 
 
 def read_all(path):
@@ -56,17 +55,8 @@ def test_a_planted_link_is_not_followed(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A real file system with 256 KiB of room."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)], capture_output=True
-    )
-    if done.returncode:
-        pytest.skip(f"cannot mount a tmpfs here: {done.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-    shutil.rmtree(folder)
+    with mounted_disk(tmp_path / "small", "256k") as folder:
+        yield folder
 
 
 def test_a_full_disk_leaves_whole_records_and_goes_on_when_there_is_room(small_disk):

@@ -23,6 +23,8 @@ from tests.support.blocks import both
 from tests.support.calls import calls_of
 from tests.support.record_dirs import START, event, histo, scalar, summary_name, tree
 
+ONE = struct.pack("<f", 1.0)
+
 
 def recorded(step: int, *values: Any) -> bytes:
     return bytes(event(step, *values).SerializeToString())
@@ -79,6 +81,8 @@ def test_records_that_a_block_cannot_hold(more: tuple[Any, ...]) -> None:
         26: recorded(27, scalar("x" * (LONGEST_TAG + 1), 1.0), *more),
         29: recorded(30, scalar("a", 1.0), Summary.Value(tag="b"), *more),
         32: recorded(0, scalar("a", 1.0), *more),
+        # Without a time:
+        **{place: recorded(place + 1, scalar("a", 1.0), *more)[9:] for place in range(35, 59, 2)},
     }
     for place, payload in odd.items():
         payloads[place] = payload
@@ -96,30 +100,17 @@ def test_histograms_whose_sum_or_end_is_zero(numbers: list[float]) -> None:
 
 
 @pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
-def test_tags_that_are_no_text(more: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda payload, _: payload.replace(b"odd", b"\xffdd"),
+        lambda payload, place: payload.replace(ONE, struct.pack("<I", 0x7F800001 + place), 1),
+    ],
+    ids=["tags that are no text", "signalling NaN"],
+)
+def test_many_odd_records_among_others(more: tuple[Any, ...], change: Any) -> None:
     payloads = [recorded(n, scalar("odd", 1.0), *more) for n in range(1, 60)]
-    for place in range(10, 50):
-        payloads[place] = payloads[place].replace(b"odd", b"\xffdd")
-    both([framed(payloads)])
-
-
-@pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
-def test_records_without_a_time_are_no_records(more: tuple[Any, ...]) -> None:
-    payloads = [recorded(n, scalar("a", 1.0), *more) for n in range(1, 60)]
-    for place in range(20, 50, 3):
-        payloads[place] = payloads[place][9:]
-    both([framed(payloads)])
-    scanned = scan(framed(payloads), 0, 0, frames=False)
-    assert scanned is not None
-    assert np.flatnonzero(~scanned.known).tolist() == list(range(20, 50, 3))
-
-
-@pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
-def test_signalling_nan(more: tuple[Any, ...]) -> None:
-    payloads = [recorded(n, scalar("a", 1.0), *more) for n in range(1, 60)]
-    for place in range(20, 50):
-        bits = struct.pack("<I", 0x7F800001 + place)
-        payloads[place] = payloads[place].replace(struct.pack("<f", 1.0), bits, 1)
+    payloads[10:50] = map(change, payloads[10:50], range(10, 50))
     both([framed(payloads)])
 
 

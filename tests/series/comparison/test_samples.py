@@ -16,8 +16,7 @@ from tests.support.record_dirs import event, lineage, scalar, train, write_segme
 def test_the_first_rank_that_states_it_counts(tmp_path: Path) -> None:
     write_segment(tmp_path, event(1, scalar("loss", 1)))
     write_segment(tmp_path, lineage(train_lineage=train(step=2, samples=6)), rank=1)
-    [run] = find_runs(tmp_path)
-    assert totals_of(run, Report()).at([1, 2]).tolist() == [3, 6]
+    assert totals_of(*find_runs(tmp_path), Report()).at([1, 2]).tolist() == [3, 6]
 
 
 def test_a_run_without_a_batch_size_is_an_error_with_a_remedy(tmp_path: Path) -> None:

@@ -20,16 +20,7 @@ from rec_summary.series.discovery.directory_watch import DirectoryWatch
 from rec_summary.series.discovery.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
 from tests.support.stores import store_in_memory
-
-
-class Clock:
-    """A clock that stands where it is put."""
-
-    def __init__(self, now: float = 0.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.waiting import Clock
 
 
 class Watch(DirectoryWatch):
@@ -59,6 +50,34 @@ def names(watch: RunPoller) -> list[str]:
     return [run.name for run in watch.poll()]
 
 
+def put(source: Path, *runs: str, step: int = 1) -> list[Path]:
+    """Writes a record to each of some runs; returns the summary files."""
+    return [write_segment(source / run, event(step, scalar("loss", 1)))[0] for run in runs]
+
+
+def grow(path: Path) -> None:
+    """Appends to a file, or to the only summary file of a directory."""
+    [path] = path.glob("*_MS") if path.is_dir() else [path]
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def settle(*paths: Path) -> None:
+    """Makes directories or files look as if they had not changed for long."""
+    for path in paths:
+        os.utime(path, (100.0, 100.0))
+
+
+def begin_to_watch(watch: DirectoryWatch, *paths: Path, device: int | None = None) -> int:
+    """Watches directories; returns their file system."""
+    for path in paths:
+        device = device or path.stat().st_dev
+        if not watch.add(str(path), device):
+            pytest.skip("this system does not report changes of this directory")
+    assert device is not None
+    return device
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     return tmp_path / "records"
@@ -67,47 +86,43 @@ def source(tmp_path: Path) -> Path:
 def test_a_source_may_come_later(source: Path) -> None:
     watch = RunPoller(str(source))
     assert names(watch) == []
-    write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
+    put(source, "a/run")
     assert names(watch) == ["a/run"]
     assert names(watch) == []
 
 
 def test_growth_is_seen_and_rest_is_not(source: Path) -> None:
-    summary, _ = write_segment(source / "run", event(1, scalar("loss", 1)))
-    other, _ = write_segment(source / "other", event(1, scalar("loss", 1)))
+    summary, other = put(source, "run", "other")
     watch = RunPoller(str(source))
     assert names(watch) == ["other", "run"]
     for path, name in ((summary, "run"), (other, "other")):
         path.chmod(0o600)
-        with path.open("ab") as file:
-            file.write(b"more")
+        grow(path)
         assert names(watch) == [name]
         assert names(watch) == []
 
 
 def test_new_files_and_runs_are_seen(source: Path) -> None:
-    write_segment(source / "run", event(1, scalar("loss", 1)))
+    put(source, "run")
     watch = RunPoller(str(source))
     names(watch)
-    write_segment(source / "run", event(2, scalar("loss", 1)))
-    write_segment(source / "run" / "below", event(2, scalar("loss", 1)))
+    put(source, "run", "run/below", step=2)
     assert names(watch) == ["run", "run/below"]
-    write_segment(source / "before", event(2, scalar("loss", 1)))
+    put(source, "before", step=2)
     assert names(watch) == ["before"]
     found = [(run.name, len(run.files)) for run in watch.runs()]
     assert found == [("before", 2), ("run", 4), ("run/below", 2)]
 
 
 def test_a_run_in_the_source_itself_bears_its_name(source: Path) -> None:
-    write_segment(source, event(1, scalar("loss", 1)))
-    write_segment(source / "below", event(1, scalar("loss", 1)))
+    put(source, "", "below")
     assert names(RunPoller(str(source))) == ["records", "records/below"]
 
 
 def test_directories_that_vanish_are_forgotten(
     source: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
+    put(source, "a/run")
     watch = RunPoller(str(source))
     names(watch)
     assert watch.gone() == []
@@ -116,7 +131,7 @@ def test_directories_that_vanish_are_forgotten(
     assert watch.runs() == []
     assert watch.gone() == [str(source / "a" / "run")]
     assert str(source / "a" / "run") not in watch
-    write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
+    put(source, "a/run")
     [run] = watch.poll()
     assert run.path in watch
     assert watch.gone() == []
@@ -130,9 +145,8 @@ def test_directories_that_vanish_are_forgotten(
 
 
 def test_settled_directories_are_not_listed_again(source: Path) -> None:
-    write_segment(source / "run", event(1, scalar("loss", 1)))
-    for path in (source, source / "run"):
-        os.utime(path, (100.0, 100.0))
+    put(source, "run")
+    settle(source, source / "run")
     clock, listed = Clock(200.0), set()
     watch = RunPoller(
         str(source), clock=clock, noticed=lambda entry: listed.add(os.path.dirname(entry.path))
@@ -145,20 +159,20 @@ def test_settled_directories_are_not_listed_again(source: Path) -> None:
     names(watch)
     assert listed == {str(source), str(source / "run")}
     listed.clear()
-    write_segment(source / "run", event(2, scalar("loss", 1)))
+    put(source, "run", step=2)
     assert names(watch) == ["run"]
     assert listed == {str(source / "run")}
 
 
 def test_settled_directories_are_listed_again_when_the_clock_is_set_back(source: Path) -> None:
     """A file system may not say that a directory has changed."""
-    write_segment(source / "run", event(1, scalar("loss", 1)))
+    put(source, "run")
     clock = Clock(10_000.0)
-    os.utime(source / "run", (100.0, 100.0))
+    settle(source / "run")
     watch = RunPoller(str(source), clock=clock)
     assert names(watch) == ["run"]
-    write_segment(source / "run", event(2, scalar("loss", 1)))
-    os.utime(source / "run", (100.0, 100.0))
+    put(source, "run", step=2)
+    settle(source / "run")
     assert names(watch) == []
     clock.now = 5000.0
     assert names(watch) == ["run"]
@@ -166,43 +180,39 @@ def test_settled_directories_are_listed_again_when_the_clock_is_set_back(source:
 
 def test_a_directory_that_has_just_changed_is_listed_again(source: Path) -> None:
     """Two changes within one tick of the clock leave the same time."""
-    write_segment(source / "run", event(1, scalar("loss", 1)))
-    os.utime(source / "run", (100.0, 100.0))
+    put(source, "run")
+    settle(source / "run")
     watch = RunPoller(str(source), clock=Clock(100.5))
     names(watch)
-    write_segment(source / "run", event(2, scalar("loss", 1)))
-    os.utime(source / "run", (100.0, 100.0))
+    put(source, "run", step=2)
+    settle(source / "run")
     assert names(watch) == ["run"]
 
 
 def test_of_the_files_of_one_writer_only_the_newest_is_looked_at(source: Path) -> None:
-    files = [write_segment(source / "run", event(step, scalar("loss", 1)))[0] for step in range(5)]
-    for path in (source, source / "run"):
-        os.utime(path, (100.0, 100.0))
+    files = put(source, *["run"] * 5)
+    settle(source, source / "run")
     watch = RunPoller(str(source))
     names(watch)
     for number, expected in ((0, []), (3, []), (4, ["run"])):
-        with files[number].open("ab") as file:
-            file.write(b"more")
+        grow(files[number])
         assert names(watch) == expected
 
 
 def test_a_directory_that_is_gone_is_forgotten_with_all_below(source: Path) -> None:
-    for name in ("a", "b/c", "d"):
-        write_segment(source / name, event(1, scalar("loss", 1)))
+    put(source, "a", "b/c", "d")
     watch = RunPoller(str(source))
     names(watch)
     shutil.rmtree(source / "a")
     shutil.rmtree(source / "b")
     names(watch)
     assert [run.name for run in watch.runs()] == ["d"]
-    write_segment(source / "a", event(1, scalar("loss", 1)))
+    put(source, "a")
     assert names(watch) == ["a"]
 
 
 def test_a_directory_that_is_replaced_by_a_link_to_it_is_gone(source: Path) -> None:
-    for name in ("run", "run/below"):
-        write_segment(source / name, event(1, scalar("loss", 1)))
+    put(source, "run", "run/below")
     poller = RunPoller(str(source))
     assert names(poller) == ["run", "run/below"]
     (source / "run").rename(source.parent / "moved")
@@ -230,15 +240,15 @@ def test_directories_nested_too_deeply_are_left_out(source: Path) -> None:
 
 
 def test_a_file_that_is_repaired_is_seen_and_a_run_can_be_asked_for_again(source: Path) -> None:
-    path, _ = write_segment(source / "run", event(1, scalar("loss", 1)))
-    write_segment(source / "run", event(2, scalar("loss", 1)))  # it is not the newest file
+    [path] = put(source, "run")
+    put(source, "run", step=2)  # it is not the newest file
     watch = RunPoller(str(source))
     [run] = watch.poll()
-    os.utime(path, (100.0, 100.0))
+    settle(path)
     assert names(watch) == ["run"]
     path.rename(source / "old")
     path.write_bytes((source / "old").read_bytes())
-    os.utime(path, (100.0, 100.0))
+    settle(path)
     assert names(watch) == ["run"]
     assert names(watch) == []
     path.rename(source / "away")
@@ -263,10 +273,6 @@ def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(sourc
     assert len(names(watch)) == 20
     clock.now = 1e6
 
-    def grow(number: int) -> None:
-        with files[number].open("ab") as file:
-            file.write(b"more")
-
     def seen(most: int) -> list[str]:
         none.checked.clear()
         found = sorted(name for _ in range(most) for name in names(watch))
@@ -275,24 +281,24 @@ def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(sourc
 
     for number in (17, 14, 11, 8):  # written to lately
         clock.now += 100
-        grow(number)
+        grow(files[number])
         assert seen(1) == [f"run_{number:02}"]
     clock.now += 100
-    grow(3)
+    grow(files[3])
     assert seen(12) == ["run_03"]  # when its turn comes
-    grow(3)
+    grow(files[3])
     assert seen(1) == ["run_03"]
-    grow(17)
+    grow(files[17])
     assert seen(1) == []  # four others were written to later
     assert seen(11) == ["run_17"]
-    write_segment(source / "later", event(1, scalar("loss", 1)))
+    put(source, "later")
     assert names(watch) == ["later"]
     every = [f"run_{number:02}" for number in range(20)]
     for number in range(20):  # all of them are written to
-        grow(number)
+        grow(files[number])
     assert sorted(name for _ in range(13) for name in names(watch)) == every
     for number in range(20):
-        grow(number)
+        grow(files[number])
     assert names(watch) == every
     shutil.rmtree(files[5].parent)
     assert names(watch) == []
@@ -313,8 +319,7 @@ class Watched:
         self._source = source
         self.clock = Clock(time.time())
         self.watch = Watch(source.parent / "mounts", source.stat().st_dev)
-        if not self.watch.add(str(source.parent), source.stat().st_dev):
-            pytest.skip("this system does not report changes of this directory")
+        begin_to_watch(self.watch, source.parent)
         self.watch.remove(str(source.parent))
         self.poller = RunPoller(str(source), clock=self.clock, most_checked=8, watch=self.watch)
         for _ in range(100):
@@ -338,36 +343,33 @@ class Watched:
         self.watch.checked.clear()
         return names(self.poller)
 
+    def see_growth_of(self, *runs: str) -> None:
+        """Lets one run after the other grow; a poll returns it and no other."""
+        for run in runs:
+            grow(self._source / run)
+            assert self.poll() == [run]
+
 
 @pytest.fixture
 def watched(source: Path) -> Watched:
     for number in range(20):
-        path, _ = write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
+        [path] = put(source, f"run_{number:02}")
         os.utime(path, (number, number))
     return Watched(source)
-
-
-def _grow(source: Path, name: str) -> None:
-    [path] = (source / name).glob("*_MS")
-    with path.open("ab") as file:
-        file.write(b"more")
 
 
 def test_of_a_watched_tree_only_what_changes_is_checked(source: Path, watched: Watched) -> None:
     assert watched.poll() == []
     assert watched.checked == ["."]
-    _grow(source, "run_03")  # it has rested
-    assert watched.poll() == ["run_03"]
+    watched.see_growth_of("run_03")  # it has rested
     assert watched.checked == [".", "run_03"]
     assert watched.poll() == []
-    write_segment(source / "new" / "below", event(1, scalar("loss", 1)))
+    put(source, "new/below")
     assert watched.poll() == ["new/below"]
     assert watched.checked == [".", "new", "new/below"]
-    write_segment(source / "new" / "below", event(2, scalar("loss", 1)))
-    write_segment(source / "new" / "later", event(2, scalar("loss", 1)))
+    put(source, "new/below", "new/later", step=2)
     assert watched.poll() == ["new/below", "new/later"]
-    _grow(source, "new/later")
-    assert watched.poll() == ["new/later"]
+    watched.see_growth_of("new/later")
     assert watched.checked == [".", "new/later"]
 
 
@@ -375,7 +377,7 @@ def test_a_large_tree_that_has_no_records_yet_is_watched(source: Path) -> None:
     for number in range(10):
         (source / f"run_{number}").mkdir(parents=True)
     watched = Watched(source)
-    write_segment(source / "run_3", event(1, scalar("loss", 1)))
+    put(source, "run_3")
     assert watched.poll() == ["run_3"]
     assert watched.checked == [".", "run_3"]
 
@@ -386,7 +388,7 @@ def test_a_directory_that_is_replaced_by_one_with_the_same_time(
     """As a copy that keeps the times has it."""
     for path in (source / "group", source.parent / "new"):
         write_segment(path / path.name, event(1, scalar("loss", 1)))
-        os.utime(path, (100.0, 100.0))
+        settle(path)
     assert watched.poll() == ["group/group"]
     (source / "group").rename(source.parent / "old")
     (source.parent / "new").rename(source / "group")
@@ -409,9 +411,7 @@ def test_directories_of_a_watched_tree_that_are_moved_replaced_or_removed(
     (source / "run_06").rename(source / "run_05")
     assert watched.poll() == ["run_05"]
     assert set(watched.poller.gone()) == {str(source / f"run_0{n}") for n in (3, 6)}
-    for name in ("moved", "run_02", "run_04/inside", "run_05"):
-        _grow(source, name)
-        assert watched.poll() == [name]
+    watched.see_growth_of("moved", "run_02", "run_04/inside", "run_05")
     shutil.rmtree(source / "run_04")
     assert watched.poll() == []
     assert set(watched.poller.gone()) == {str(source / "run_04"), str(source / "run_04/inside")}
@@ -421,8 +421,7 @@ def test_directories_of_a_watched_tree_that_are_moved_replaced_or_removed(
 def test_directories_that_are_renamed_into_the_place_of_others(
     source: Path, watched: Watched
 ) -> None:
-    for name in ("a", "b", "c"):
-        write_segment(source / name / "train", event(1, scalar("loss", 1)))
+    put(source, "a/train", "b/train", "c/train")
     write_segment(source.parent / "new" / "train", event(1, scalar("auc", 1)))
     assert watched.poll() == ["a/train", "b/train", "c/train"]
     (source / "a").rename(source.parent / "old")
@@ -433,9 +432,7 @@ def test_directories_that_are_renamed_into_the_place_of_others(
     (source / "c").rename(source / "b")
     assert watched.poll() == ["a/train", "b/train", "d/train"]
     assert watched.poller.gone() == [str(source / "c/train")]
-    for name in ("a/train", "b/train", "d/train"):
-        _grow(source, name)
-        assert watched.poll() == [name]
+    watched.see_growth_of("a/train", "b/train", "d/train")
     assert watched.is_complete
 
 
@@ -445,8 +442,7 @@ def test_a_directory_that_cannot_be_listed_for_a_moment_is_found_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for name in ("run", "run/below"):
-        write_segment(source / "group" / name, event(1, scalar("loss", 1)))
+    put(source / "group", "run", "run/below")
     assert watched.poll() == ["group/run", "group/run/below"]
 
     scandir = os.scandir
@@ -456,7 +452,7 @@ def test_a_directory_that_cannot_be_listed_for_a_moment_is_found_again(
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
         return scandir(path)
 
-    write_segment(source / "group" / "run", event(2, scalar("loss", 1)))
+    put(source, "group/run", step=2)
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", failing)  # too many open files would fail all directories
         assert watched.poll() == []
@@ -464,7 +460,7 @@ def test_a_directory_that_cannot_be_listed_for_a_moment_is_found_again(
     path = source / "group" / "run"
     assert caplog.messages == [f"rec_summary: {path} is left out: Too many open files"]
     assert watched.poll() == ["group/run", "group/run/below"]
-    write_segment(source / "group" / "run", event(3, scalar("loss", 1)))
+    put(source, "group/run", step=3)
     assert watched.poll() == ["group/run"]
 
 
@@ -472,8 +468,7 @@ def test_what_the_kernel_does_not_report_is_seen_in_turn(source: Path, watched: 
     [path] = (source / "run_03").glob("*summary*_MS")
     os.link(path, source.parent / "other")
     assert watched.poll() == []  # some kernels report that a file has one name more
-    with (source.parent / "other").open("ab") as file:
-        file.write(b"more")
+    grow(source.parent / "other")
     assert watched.poll() == []
     begun = watched.clock.now + 60.0  # so that they are listed again
     seen, checks = [], 0
@@ -499,10 +494,8 @@ def test_a_watch_of_a_directory_that_is_not_at_its_path_is_replaced(source: Path
     for name in ("run/train", "new/train"):
         (source / name).mkdir(parents=True)
     watch, before = DirectoryWatch(), _inotify()
-    device = source.stat().st_dev
     run, train = str(source / "run"), str(source / "run" / "train")
-    if not watch.add(run, device) or not watch.add(train, device):
-        pytest.skip("this system does not report changes of this directory")
+    device = begin_to_watch(watch, Path(run), Path(train))
     (source / "run").rename(source / "old")
     (source / "new").rename(source / "run")
     assert watch.add(run, device)
@@ -519,9 +512,8 @@ def test_a_directory_that_has_moved_is_watched_once_its_old_place_is_known_to_be
 ) -> None:
     (source / "run").mkdir(parents=True)
     watch = DirectoryWatch()
-    device, run, moved = source.stat().st_dev, str(source / "run"), str(source / "moved")
-    if not watch.add(run, device):
-        pytest.skip("this system does not report changes of this directory")
+    run, moved = str(source / "run"), str(source / "moved")
+    device = begin_to_watch(watch, source / "run")
     os.rename(run, moved)
     assert not watch.add(moved, device)
     assert watch.changed() == {run}
@@ -545,10 +537,7 @@ def test_a_system_that_allows_no_more_watches_is_named_once(
 
     source.mkdir()
     watch = DirectoryWatch(library=FullAfterOne(None, use_errno=True))
-    device = source.stat().st_dev
-    if not watch.add(str(source), device):
-        pytest.skip("this system does not report changes of this directory")
-
+    device = begin_to_watch(watch, source)
     for name in "ab":
         (source / name).mkdir()
     with caplog.at_level(logging.INFO, logger="rec_summary"):
@@ -568,8 +557,7 @@ def test_a_mount_whose_name_is_no_text_hides_no_other(source: Path) -> None:
     mounts.write_bytes(
         b"30 1 8:1 / /data/\xff rw - ext4 /dev/sda1 rw\n31 1 %b / /logs rw - xfs dev rw\n" % own
     )
-    if not DirectoryWatch().add(str(source), device):
-        pytest.skip("this system does not report changes of this directory")
+    begin_to_watch(DirectoryWatch(), source)
     assert DirectoryWatch(str(mounts)).add(str(source), device)
 
 
@@ -577,8 +565,7 @@ def test_which_file_systems_are_local_is_found_out_again(source: Path) -> None:
     for name in "abc":
         (source / name).mkdir(parents=True)
     watch = Watch(source.parent / "mounts", 1)
-    if not watch.add(str(source / "a"), 1):
-        pytest.skip("this system does not report changes of this directory")
+    begin_to_watch(watch, source / "a", device=1)
     watch.mount(2)
     assert watch.add(str(source / "b"), 2)  # mounted later
     assert watch.add(str(source / "c"), 1)  # as far as is known
@@ -591,8 +578,7 @@ def test_which_file_systems_are_local_is_found_out_again(source: Path) -> None:
 def test_a_watch_that_is_closed_leaves_no_descriptor(source: Path) -> None:
     source.mkdir()
     watch, before = DirectoryWatch(), _inotify()
-    if not watch.add(str(source), source.stat().st_dev):
-        pytest.skip("this system does not report changes of this directory")
+    begin_to_watch(watch, source)
     assert len(_inotify() - before) == 1
     watch.close()
     assert _inotify() <= before
@@ -635,20 +621,19 @@ def test_a_watched_source_that_is_replaced_by_another_directory(
     (source.parent / "other").rename(source)
     every = [f"run_{number:02}" for number in range(20)]
     assert watched.poll() == every
-    _grow(source, "run_07")
+    grow(source / "run_07")
     assert "run_07" in watched.poll()
     shutil.rmtree(source)
     assert watched.poll() == []
     assert watched.poller.runs() == []
     assert len(watched.watch) == 0
-    write_segment(source / "run", event(1, scalar("loss", 1)))
+    put(source, "run")
     assert watched.poll() == ["run"]
 
 
 def test_a_watched_source_that_is_a_link_to_another_tree_now(source: Path) -> None:
     every = [f"run_{number}" for number in range(10)]
-    for name in every:
-        write_segment(source.parent / "first" / name, event(1, scalar("loss", 1)))
+    put(source.parent / "first", *every)
     shutil.copytree(source.parent / "first", source.parent / "second")
     shutil.rmtree(source.parent / "second" / every.pop())
     source.symlink_to(source.parent / "first")
@@ -657,20 +642,18 @@ def test_a_watched_source_that_is_a_link_to_another_tree_now(source: Path) -> No
     source.symlink_to(source.parent / "second")
     assert watched.poll() == every
     assert watched.poller.gone()[-1] == str(source / "run_9")
-    _grow(source, "run_7")
-    assert watched.poll() == ["run_7"]
+    watched.see_growth_of("run_7")
     assert watched.is_complete
 
 
 def test_links_in_a_watched_tree_are_named_once(
     source: Path, watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outside, _ = write_segment(source.parent / "outside", event(1, scalar("loss", 1)))
+    [outside] = put(source.parent, "outside")
     (source / "link").symlink_to(outside.parent)
     (source / "same").symlink_to("run_01")
     assert watched.poll() == []
-    with outside.open("ab") as file:
-        file.write(b"more")
+    grow(outside)
     assert watched.poll() == []
     assert watched.checked == ["."]
     (source / "new").mkdir()
@@ -683,13 +666,12 @@ def test_links_in_a_watched_tree_are_followed_where_the_environment_says_so(
     source: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REC_SUMMARY_FOLLOW_LINKS", "1")
-    outside, _ = write_segment(source.parent / "outside" / "run", event(1, scalar("loss", 1)))
+    [outside] = put(source.parent, "outside/run")
     (source / "link").symlink_to(source.parent / "outside")
     assert watched.poll() == ["link/run"]
-    with outside.open("ab") as file:
-        file.write(b"more")
+    grow(outside)
     assert watched.poll() == ["link/run"]
-    write_segment(source.parent / "outside" / "later", event(1, scalar("loss", 1)))
+    put(source.parent, "outside/later")
     assert watched.poll() == ["link/later"]
     (source / "link").unlink()
     assert watched.poll() == []
@@ -700,7 +682,7 @@ def test_more_changes_than_the_kernel_keeps(source: Path, watched: Watched) -> N
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if most > 1 << 17:
         pytest.skip("it keeps very many")
-    write_segment(source / "run_00" / "train", event(1, scalar("loss", 1)))
+    put(source, "run_00/train")
     assert watched.poll() == ["run_00/train"]
     files = [path for name in ("run_02", "run_01") for path in (source / name).glob("*_MS")]
     for number in range(most // 2 + 1):
@@ -708,33 +690,28 @@ def test_more_changes_than_the_kernel_keeps(source: Path, watched: Watched) -> N
             os.utime(path, (number, number))
     (source / "run_00").rename(source.parent / "old")
     shutil.copytree(source.parent / "old", source / "run_00")
-    _grow(source, "run_09")
+    grow(source / "run_09")
     assert watched.poll() == ["run_00", "run_00/train", "run_01", "run_02", "run_09"]
     assert len(watched.checked) == 22
     assert watched.poll() == []
     assert watched.checked == ["."]
-    for name in ("run_00/train", "run_03"):
-        _grow(source, name)
-        assert watched.poll() == [name]
+    watched.see_growth_of("run_00/train", "run_03")
 
 
 def test_directories_beyond_the_limit_of_watches_are_polled(source: Path) -> None:
-    for number in range(20):
-        write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
+    every = [f"run_{number:02}" for number in range(20)]
+    put(source, *every)
     watch = Watch(source.parent / "mounts", source.stat().st_dev, most=5)
     poller = RunPoller(str(source), most_checked=8, watch=watch)
     assert len(names(poller)) == 20
-    for number in range(20):
-        _grow(source, f"run_{number:02}")
-    found = sorted(name for _ in range(12) for name in names(poller))
-    assert found == [f"run_{number:02}" for number in range(20)]
+    for name in every:
+        grow(source / name)
+    assert sorted(name for _ in range(12) for name in names(poller)) == every
 
 
 def test_each_directory_is_listed_once_by_the_first_look(source: Path) -> None:
-    for name in ("a/one", "a/two", "b"):
-        write_segment(source / name, event(1, scalar("loss", 1)))
-    for path in (source, *source.rglob("*")):
-        os.utime(path, (100.0, 100.0))  # so that it has settled
+    put(source, "a/one", "a/two", "b")
+    settle(source, *source.rglob("*"))
     listed: list[str] = []
     poller = RunPoller(str(source), noticed=lambda entry: listed.append(entry.path))
     assert [run.name for run in poller.find()] == ["a/one", "a/two", "b"]
@@ -748,21 +725,19 @@ def test_what_cannot_be_found_is_an_error_of_find_only(source: Path) -> None:
     with pytest.raises(NotFoundError, match="existing directory"):
         poller.find()
     assert names(poller) == []
-    write_segment(source / "run", event(1, scalar("loss", 1)))
+    put(source, "run")
     assert names(poller) == ["run"]
 
 
 def test_few_directories_of_many_ranks_are_not_asked_for_each_file(source: Path) -> None:
-    grown, _ = write_segment(source / "run", event(1, scalar("loss", 1)))
+    [grown] = put(source, "run")
     for rank in range(1, 6):
         write_segment(source / "run", event(1, scalar("loss", 1)), rank=rank)
-    for path in (source, source / "run"):
-        os.utime(path, (100.0, 100.0))
+    settle(source, source / "run")
     before, watched = _inotify(), Watched(source)
     assert watched.poll() == []
     assert watched.checked == ["."]
-    with grown.open("ab") as file:
-        file.write(b"more")
+    grow(grown)
     assert watched.poll() == ["run"]
     assert len(_inotify() - before) == 1
     watched.poller.close()

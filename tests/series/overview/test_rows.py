@@ -122,27 +122,21 @@ def test_evaluations_have_their_best_value_and_are_there_once(tmp_path: Path) ->
     assert (row["eval/own"], "eval/auc" in row) == (0.5, False)
 
 
-def test_a_metric_with_the_name_of_another_column_takes_its_best_value_along(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("metrics", "columns"),
+    [
+        ('{"loss": 2.0}', {"eval/loss": 2.0, "best/eval/loss": 2.0}),
+        ('{"eval/loss": 1.0, "loss": 2.0}', {"eval/loss": 1.0, "eval/eval/loss": 2.0}),
+    ],
+    ids=["takes its best value along", "does not replace another metric"],
+)
+def test_a_metric_with_the_name_of_another_column(
+    tmp_path: Path, metrics: str, columns: dict[str, float]
 ) -> None:
-    write_segment(
-        tmp_path,
-        lineage(train_lineage=train()),
-        lineage(evaluation_lineage=EvaluationLineage(metric='{"loss": 2.0}')),
-    )
+    evaluated = lineage(evaluation_lineage=EvaluationLineage(metric=metrics))
+    write_segment(tmp_path, lineage(train_lineage=train()), evaluated)
     row = row_of(tmp_path)
-    assert (row["loss"], row["eval/loss"], row["best/eval/loss"]) == (0.25, 2.0, 2.0)
-
-
-def test_no_metric_replaces_another(tmp_path: Path) -> None:
-    metrics = '{"eval/loss": 1.0, "loss": 2.0}'
-    write_segment(
-        tmp_path,
-        lineage(train_lineage=train()),
-        lineage(evaluation_lineage=EvaluationLineage(metric=metrics)),
-    )
-    row = row_of(tmp_path)
-    assert (row["loss"], row["eval/loss"], row["eval/eval/loss"]) == (0.25, 1.0, 2.0)
+    assert {name: row[name] for name in ("loss", *columns)} == {"loss": 0.25, **columns}
 
 
 def test_loss_and_step_come_from_the_records(tmp_path: Path) -> None:

@@ -37,6 +37,16 @@ def read(path):
     return files, records
 
 
+def merged(path, report, *kept_bytes):
+    """Returns the merging of all records of a run, and the files of the run."""
+    files, records = read(path)
+    merging = Merging("run", report, MergingState(), *kept_bytes)
+    for rank, own in enumerate(records):
+        for each in own:
+            merging.take(rank, each)
+    return merging, files
+
+
 def scalars(point):
     return {value.tag: value.scalar_value for value in point.values if value.tag}
 
@@ -157,11 +167,7 @@ def test_a_training_may_go_on_with_another_number_of_ranks(
         ]
     for rank, events in of_rank.items():
         put(tmp_path, *events, rank=rank)
-    files, records = read(tmp_path)
-    merging = Merging("run", Report(), MergingState(), kept_bytes)
-    for rank, own in enumerate(records):
-        for each in own:
-            merging.take(rank, each)
+    merging, files = merged(tmp_path, Report(), kept_bytes)
     found = [(point.start, point.step, scalars(point)[RMSE]) for point in merging.points(files)]
     assert found == expected
 
@@ -170,10 +176,7 @@ def test_a_clock_that_is_set_back_hides_no_restart(tmp_path):
     put(
         tmp_path, *(recorded(step, 0, 1, at=START - when) for when, step in enumerate((5, 6, 5, 6)))
     )
-    files, [records] = read(tmp_path)
-    merging = Merging("run", Report(), MergingState())
-    for record in records:
-        merging.take(0, record)
+    merging, files = merged(tmp_path, Report())
     found = [(point.start, point.step) for point in merging.points(files)]
     assert found == [(0, 5), (0, 6), (1, 5), (1, 6)]
 
@@ -188,11 +191,7 @@ def test_a_metric_that_one_rank_has_lost_is_nan_and_one_that_it_does_not_have_is
     second = event(5, states(5, 1), scalar(RMSE, NAN))
     for rank, each in enumerate((first, second)):
         put(tmp_path, each, rank=rank)
-    files, records = read(tmp_path)
-    report = Report()
-    merging = Merging("run", report, MergingState())
-    for rank in (0, 1):
-        merging.take(rank, *records[rank])
+    merging, files = merged(tmp_path, report := Report())
     [point] = merging.points(files)
     found = scalars(point)
     assert math.isnan(found.pop(RMSE))
@@ -208,10 +207,7 @@ def test_a_tag_that_is_not_utf8_is_no_metric(tmp_path):
     for rank in (0, 1):
         content = event(5, scalar("odd", 1), states(5, rank)).SerializeToString()
         write_payloads(tmp_path / name_of(0, rank, "host"), content.replace(b"odd", b"\xffdd"))
-    files, records = read(tmp_path)
-    merging = Merging("run", Report(), MergingState())
-    for rank in (0, 1):
-        merging.take(rank, *records[rank])
+    merging, files = merged(tmp_path, Report())
     [point] = merging.points(files)
     assert scalars(point)["recommender/examples/1h"] == 32
 
@@ -233,12 +229,7 @@ def test_states_without_a_counterpart_make_no_point_and_are_noted_once(
         for value in values:
             value.metric_states.states[0].key = key if rank else "quality/1h"
         put(tmp_path, *(event(step, value) for step, value in enumerate(values, 5)), rank=rank)
-    files, records = read(tmp_path)
-    report = Report()
-    merging = Merging("run", report, MergingState())
-    for rank in (0, 1):
-        for each in records[rank]:
-            merging.take(rank, each)
+    merging, files = merged(tmp_path, report := Report())
     assert list(merging.points(files[:known])) == []
     assert list(merging.points(files)) == []
     assert [noted in note for note in report.notes] == [True] * bool(noted)

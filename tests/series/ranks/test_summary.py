@@ -26,6 +26,14 @@ def give(summary, rank, messages):
         summary.take(rank, Record("file", 0, 10, message.wall_time, message))
 
 
+def summary_of(of_rank, ranks=(0, 1)):
+    """Returns a summary of what each rank has recorded."""
+    summary = RankSummary()
+    for rank in ranks:
+        give(summary, rank, of_rank(rank))
+    return summary
+
+
 def give_at_once(summary, rank, messages):
     """Gives records as one block, as where a file is read for the first time."""
     records = scan(b"".join(map(framed, messages)), 0, 0, frames=False)
@@ -58,6 +66,13 @@ def naive(ranks, steps):
     return found
 
 
+def assert_in_force(found, ranks, steps):
+    """Compares what counts of several starts: of each step the values of the last one."""
+    in_force = {step: values for (_, step), values in sorted(found.items())}
+    expected = {step: values for (_, step), values in naive(ranks, steps).items()}
+    assert without_time(in_force) == expected
+
+
 def without_time(found):
     return {
         place: {tag: each for tag, each in values.items() if "/step_time/" not in tag}
@@ -67,9 +82,7 @@ def without_time(found):
 
 def test_all_values_of_256_ranks_at_each_step():
     ranks, steps = range(256), range(10, 60, 10)
-    summary = RankSummary()
-    for rank in ranks:
-        give(summary, rank, events(rank, steps))
+    summary = summary_of(lambda rank: events(rank, steps), ranks)
     found = points(summary)
     assert without_time(found) == naive(ranks, steps)
     assert {values["ranks/input_stall/max_rank"] for values in found.values()} == {SLOW}
@@ -93,19 +106,15 @@ def test_values_of_a_block_are_summarised_as_those_of_single_records():
 
 
 def test_a_point_has_the_time_at_which_the_last_rank_recorded_it():
-    summary = RankSummary()
-    for rank in (0, 1):
-        give(summary, rank, events(rank, range(1, 4), after=rank))
+    summary = summary_of(lambda rank: events(rank, range(1, 4), after=rank))
     assert [point.wall_time for point in summary.points()] == [
         START + step * SECS + 1 for step in range(1, 4)
     ]
 
 
 def test_points_of_measures_that_are_recorded_in_turn_are_in_order():
-    summary = RankSummary()
-    for rank in (0, 1):
-        tags = ("loss", STALL, "loss")
-        give(summary, rank, [event(n, scalar(tag, 1)) for n, tag in enumerate(tags, start=1)])
+    recorded = [event(n, scalar(tag, 1)) for n, tag in enumerate(("loss", STALL, "loss"), start=1)]
+    summary = summary_of(lambda _: recorded)
     assert [step for _, step in points(summary)] == [1, 2, 3]
 
 
@@ -119,20 +128,20 @@ def test_a_measure_may_come_in_a_later_record_of_its_step():
 
 
 def test_a_step_that_is_recorded_twice_is_no_restart():
-    summary = RankSummary()
-    for rank in (0, 1):
-        for step, after in ((1, 0), (2, 0), (2, SECS), (3, SECS)):
-            give(summary, rank, events(rank, [step], after=after))
+    twice = ((1, 0), (2, 0), (2, SECS), (3, SECS))
+    summary = summary_of(
+        lambda rank: [events(rank, [step], after=after)[0] for step, after in twice]
+    )
     found = points(summary)
     assert summary.restarts == []
     assert [values.get("ranks/step_time/max") for values in found.values()] == [None, SECS, SECS]
 
 
 def test_only_scalars_are_measures():
-    summary = RankSummary()
-    for rank in (0, 1):
-        give(summary, rank, [event(1, histo("loss", [1, 2]))])
-        give(summary, rank, [event(1, scalar("train/loss", 1), histo("loss", [1, 2]))])
+    histogram = histo("loss", [1, 2])
+    summary = summary_of(
+        lambda _: [event(1, histogram), event(1, scalar("train/loss", 1), histogram)]
+    )
     assert points(summary)[0, 1]["ranks/loss/max"] == 1
 
 
@@ -145,9 +154,7 @@ def test_a_better_tag_that_comes_later_repeats_no_step():
 
 
 def test_of_equal_ranks_the_lowest_has_the_maximum():
-    summary = RankSummary()
-    for rank in (1, 2, 0):
-        give(summary, rank, [event(1, scalar("loss", min(rank, 1)))])
+    summary = summary_of(lambda rank: [event(1, scalar("loss", min(rank, 1)))], (1, 2, 0))
     assert points(summary)[0, 1]["ranks/loss/max_rank"] == 1
 
 
@@ -206,9 +213,7 @@ def test_a_rank_that_lags_is_waited_for_a_minute_and_for_three_records():
 
 
 def test_nothing_is_summarised_before_all_expected_ranks_have_begun():
-    summary = RankSummary()
-    for rank in range(3):
-        give(summary, rank, events(rank, range(1, 5)))
+    summary = summary_of(lambda rank: events(rank, range(1, 5)), range(3))
     assert points(summary, expected=4) == {}
     give(summary, 3, events(3, range(1, 5)))
     assert len(points(summary, expected=4)) == 4
@@ -240,9 +245,7 @@ def test_a_restart_supersedes_what_is_behind_it(is_live):
         assert points(summary) == {}  # rank 1 has not begun again
         give(summary, 1, after[1])
         found.update(points(summary))
-    in_force = {step: values for (_, step), values in sorted(found.items())}
-    expected = {step: values for (_, step), values in naive((0, 1), range(1, 81)).items()}
-    assert without_time(in_force) == expected
+    assert_in_force(found, (0, 1), range(1, 81))
     assert {place for place in found if place[0] == 1} == {(1, step) for step in range(31, 81)}
 
 
@@ -289,44 +292,31 @@ def test_a_rank_that_ended_before_the_others_restarts_with_them(order):
     for rank in order:
         give(summary, rank, events(rank, range(5, 16), after=30))
         found.update(points(summary, 3))
-    in_force = {step: values for (_, step), values in sorted(found.items())}
-    expected = {step: values for (_, step), values in naive(range(3), range(1, 16)).items()}
-    assert without_time(in_force) == expected
+    assert_in_force(found, range(3), range(1, 16))
     assert [start for start, step in found if step > 10] == [1] * 5
 
 
 def test_a_clock_that_is_set_back_makes_no_negative_step_time():
-    summary = RankSummary()
-    for rank in (0, 1):
-        for step, at in ((1, 0.0), (2, 0.5), (3, -60.0), (4, -59.5), (5, -59.5)):
-            give(summary, rank, [event(step, scalar("loss", 1), at=START + at)])
+    times = enumerate((0.0, 0.5, -60.0, -59.5, -59.5), start=1)
+    recorded = [event(step, scalar("loss", 1), at=START + at) for step, at in times]
+    summary = summary_of(lambda _: recorded)
     found = points(summary)
     times = [found[0, step].get("ranks/step_time/min") for step in range(2, 6)]
     assert times == [0.5, None, 0.5, 0.0]
 
 
-@pytest.mark.parametrize("place", [{"step": (1 << 63) - 1}, {"step": 9, "at": 1e300}])
-def test_steps_and_times_that_no_training_reaches_do_not_spoil_the_state(place):
-    summary = RankSummary()
-    for rank in (0, 1):
-        give(
-            summary,
-            rank,
-            [
-                event(1, scalar("loss", 1)),
-                event(place["step"], scalar("loss", 2), at=place.get("at")),
-            ],
-        )
+@pytest.mark.parametrize(("step", "at"), [((1 << 63) - 1, None), (9, 1e300)])
+def test_steps_and_times_that_no_training_reaches_do_not_spoil_the_state(step, at):
+    recorded = [event(1, scalar("loss", 1)), event(step, scalar("loss", 2), at=at)]
+    summary = summary_of(lambda _: recorded)
     assert [step for _, step in points(saved(summary))] == [1]
     assert [step for _, step in points(summary)] == [1]
     saved(summary)
 
 
 def test_nan_is_the_greatest_and_names_its_rank():
-    summary = RankSummary()
-    for rank in range(4):
-        number = float("nan") if rank == 2 else rank
-        give(summary, rank, [event(1, scalar("loss", number))])
+    numbers = [0, 1, float("nan"), 3]
+    summary = summary_of(lambda rank: [event(1, scalar("loss", numbers[rank]))], range(4))
     [values] = points(summary).values()
     assert np.isnan(values["ranks/loss/max"])
     assert (values["ranks/loss/max_rank"], values["ranks/loss/min"]) == (2, 0)
@@ -334,11 +324,9 @@ def test_nan_is_the_greatest_and_names_its_rank():
 
 
 def test_the_best_tag_is_taken_for_a_measure():
-    summary = RankSummary()
-    for rank in (0, 1):
-        tags = ("task/loss", "loss/auto", "eval/loss", "perf/step_time", "recommender/log_loss/x")
-        give(summary, rank, [event(1, *(scalar(tag, len(tag)) for tag in tags))])
-        give(summary, rank, [event(2, *(scalar(tag, len(tag)) for tag in tags))])
+    tags = ("task/loss", "loss/auto", "eval/loss", "perf/step_time", "recommender/log_loss/x")
+    values = [scalar(tag, len(tag)) for tag in tags]
+    summary = summary_of(lambda _: [event(step, *values) for step in (1, 2)])
     found = points(summary)
     assert found[0, 2]["ranks/loss/max"] == len("loss/auto")
     assert found[0, 2]["ranks/step_time/max"] == len("perf/step_time")
@@ -360,9 +348,7 @@ def test_the_best_tag_is_taken_for_a_measure():
     ],
 )
 def test_the_loss_is_that_of_the_training(tags, taken):
-    summary = RankSummary()
-    for rank in (0, 1):
-        give(summary, rank, [event(1, *(scalar(tag, i) for i, tag in enumerate(tags)))])
+    summary = summary_of(lambda rank: [event(1, *(scalar(tag, i) for i, tag in enumerate(tags)))])
     found = [values["ranks/loss/max"] for values in points(summary).values()]
     assert [tags[int(number)] for number in found] == ([] if taken is None else [taken])
 

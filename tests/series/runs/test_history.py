@@ -42,5 +42,4 @@ def test_each_writer_of_several_ranks_has_its_own_files_and_last_steps(tmp_path:
 
 def test_without_a_restart_files_are_decoded_once(tmp_path: Path) -> None:
     put(tmp_path / "run", *losses(range(1, 400)))
-    [run] = find_runs(tmp_path)
-    assert calls_of(lambda: History(run))["open_binary"] == 1
+    assert calls_of(lambda: History(*find_runs(tmp_path)))["open_binary"] == 1
