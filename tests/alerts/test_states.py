@@ -110,12 +110,9 @@ def test_a_rule_has_an_alert_for_each_series() -> None:
     found = take(alerts, *(point(1, 2, tag=tag) for tag in tags))
     found += take(alerts, point(1, 2), rank=1)
     found += take(alerts, point(1, 2), run="b")
-    assert [(each.run, each.rank, each.tag) for each in found] == [
-        ("run", 0, "loss/auto"),
-        ("run", 0, "eval/loss"),
-        ("run", 1, "loss"),
-        ("b", 0, "loss"),
-    ]
+    first = [("run", 0, "loss/auto"), ("run", 0, "eval/loss")]
+    series = [*first, ("run", 1, "loss"), ("b", 0, "loss")]
+    assert [(each.run, each.rank, each.tag) for each in found] == series
     assert alerts.firing() == found
 
 
@@ -123,9 +120,8 @@ def test_transitions_are_in_the_order_of_values_then_of_rules() -> None:
     alerts = AlertStates([parse("a: loss > 1"), parse("b: * > 0")])
     points = [point(1, 2, tag="x"), point(2, 2), point(3, 0, tag="x"), point(4, 2, tag="x")]
     found = take(alerts, *points)
-    assert [(each.step, each.rule.name) for each in found] == [
-        *((1, "b"), (2, "a"), (2, "b"), (3, "b"), (4, "b")),
-    ]
+    names = [(each.step, each.rule.name) for each in found]
+    assert names == [(1, "b"), (2, "a"), (2, "b"), (3, "b"), (4, "b")]
 
 
 BACK = 100, 101, 50, 54, 55
@@ -231,16 +227,10 @@ def test_a_window_agrees_with_a_look_at_all_its_values(
     steps = np.cumsum([step for step, _, _ in moves])
     times = np.cumsum([time for _, time, _ in moves])
     numbers = np.array([number for _, _, number in moves])
-    kept: list[tuple[int, float, float]] = []
-    expected = []
-    for step, now, number in zip(steps.tolist(), times.tolist(), numbers.tolist(), strict=True):
-        before = len(kept)
-        kept = [each for each in kept if each[0] <= step and each[1] <= now]
-        if kept and len(kept) < before:  # a restart: the time in between does not count
-            gap = now - kept[-1][1]
-            kept = [(known, at + gap, value) for known, at, value in kept]
-        kept += [(step, now, number)] if math.isfinite(number) else []
-        expected.append(max((value for _, at, value in kept if now - at <= span), default=-INF))
+    columns = steps.tolist(), times.tolist(), numbers.tolist()
+    points = [Point("auc", *each) for each in zip(*columns, strict=True)]
+    pasts = (points[:count] for count in range(1, len(points) + 1))
+    expected = [max(naive.within(span, past), default=-INF) for past in pasts]
     window, at = SlidingMaximum(span), np.zeros(len(moves), np.int64)
     found = [
         window.take(Columns(("auc",), at[part], steps[part], times[part], numbers[part])).tolist()
@@ -350,13 +340,8 @@ class TestSilence:
     @pytest.mark.parametrize(
         ("seconds", "text"),
         [
-            (119.5, "120 seconds"),
-            (120, "2 minutes"),
-            (7199, "120 minutes"),
-            (7200, "2 hours"),
-            (172_799, "48 hours"),
-            (172_800, "2 days"),
-            (2_592_000, "30 days"),
+            *((119.5, "120 seconds"), (120, "2 minutes"), (7199, "120 minutes"), (7200, "2 hours")),
+            *((172_799, "48 hours"), (172_800, "2 days"), (2_592_000, "30 days")),
         ],
     )
     def test_the_reason_says_for_how_long_and_since_which_step(

@@ -222,13 +222,11 @@ def test_evaluations_are_judged_as_scalars(tmp_path: Path) -> None:
         return lineage(START + at, evaluation_lineage=evaluation(auc, train_step=step))
 
     write_segment(tmp_path / "lineage", evaluated(1, 0.8, 5), evaluated(2, 0.7, 6))
-    write_segment(
-        tmp_path / "both",
-        event(5, scalar("eval/auc", 0.8), at=START + 1),
-        evaluated(1.1, 0.1, 5),
-        event(6, scalar("eval/auc", 0.7), at=START + 2),
-        evaluated(2.1, 0.8, 6),
-    )
+    scalars = [
+        event(n, scalar("eval/auc", auc), at=START + n - 4) for n, auc in ((5, 0.8), (6, 0.7))
+    ]
+    both = [scalars[0], evaluated(1.1, 0.1, 5), scalars[1], evaluated(2.1, 0.8, 6)]
+    write_segment(tmp_path / "both", *both)
     assert once(tmp_path, "auc-drop", history=True) == ["+ both eval/auc 6"]
 
 
@@ -419,16 +417,6 @@ def test_series_beyond_the_limit_are_not_judged(tmp_path: Path) -> None:
     assert "tags beyond the first 3 of the run are not judged" in problem.text
 
 
-def test_a_torn_record_is_judged_when_it_is_whole(tmp_path: Path) -> None:
-    path, _ = write_segment(tmp_path / "run", *losses(1, math.nan))
-    rest = cut_off(path, 5)
-    with Watching(tmp_path, "nan-loss") as watching:
-        assert watching.alerts == []
-        append(path, rest)
-        assert watching.finds("+ run loss/auto 2")
-    assert watching.problems == []
-
-
 def test_a_file_that_was_replaced_by_a_shorter_one_is_read_again(tmp_path: Path) -> None:
     path, _ = write_segment(tmp_path / "run", *losses(1, 1, 1))
     other, _ = write_segment(tmp_path / "other", *losses(math.nan))
@@ -467,12 +455,16 @@ def test_values_that_are_there_at_the_start_are_skipped_on_request(tmp_path: Pat
 
 
 @pytest.mark.parametrize("cut", [1, 5, 12, 20])
-def test_a_record_that_is_incomplete_at_the_start_is_not_skipped(tmp_path: Path, cut: int) -> None:
+@pytest.mark.parametrize("options", [{}, {"since": None}], ids=["all", "what is new"])
+def test_a_torn_record_is_judged_when_it_is_whole(
+    tmp_path: Path, cut: int, options: dict[str, Any]
+) -> None:
     values = [scalar("loss", value) for value in (math.nan, 1, math.nan)]
     events = [event(step, value, at=time.time()) for step, value in enumerate(values, 1)]
     path, _ = write_segment(tmp_path / "run", *events)
     rest = cut_off(path, cut)
-    with Watching(tmp_path, "nan-loss", since=None) as watching:
+    with Watching(tmp_path, "nan-loss", **options) as watching:
+        assert watching.alerts == []
         append(path, rest)
         assert watching.finds("+ run loss 3")
     assert watching.problems == []
@@ -561,10 +553,7 @@ def test_where_each_reading_takes_long_silence_is_noticed(
     began = time.time()
     clock = SimpleNamespace(time=lambda: began, monotonic=lambda: passed)
     rule, poller = read_rule("no data for 1m"), Slow(str(tmp_path))
-    [silent] = (
-        each
-        for each in watch(tmp_path, [rule], stop=stop, interval=0.0, poller=poller, clock=clock)
-        if isinstance(each, Transition) and (stop.set() or True)
-    )
+    news = watch(tmp_path, [rule], stop=stop, interval=0.0, poller=poller, clock=clock)
+    [silent] = (each for each in news if isinstance(each, Transition) and (stop.set() or True))
     assert silent.firing
     assert next(readings) < 99
