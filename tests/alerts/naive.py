@@ -61,6 +61,21 @@ def _lasts(seconds: float, streak: list[Point]) -> bool:
     return streak[-1].wall_time - min(p.wall_time for p in streak) >= seconds
 
 
+def within(seconds: float, past: Sequence[Point]) -> list[float]:
+    """Returns the finite values that count within a span before the last value, with that."""
+    kept: list[Point] = []
+    for p in past:
+        if math.isnan(p.value):
+            continue
+        before = len(kept)
+        kept = [q for q in kept if q.step <= p.step and q.wall_time <= p.wall_time]
+        if kept and len(kept) < before:  # a restart: the time in between does not count
+            gap = p.wall_time - kept[-1].wall_time
+            kept = [Point(q.tag, q.step, q.wall_time + gap, q.value) for q in kept]
+        kept += [p] if math.isfinite(p.value) else []
+    return [q.value for q in kept if past[-1].wall_time - q.wall_time <= seconds]
+
+
 def _holds(condition: Any, past: list[Point]) -> bool | None:
     """Whether a condition holds at the last value of the past; None if that is skipped."""
     value = past[-1].value
@@ -78,20 +93,9 @@ def _holds(condition: Any, past: list[Point]) -> bool | None:
             "==": value == number,
             "!=": value != number,
         }[condition.operator]
-    kept: list[Point] = []
-    for p in past:
-        if math.isnan(p.value):
-            continue
-        before = len(kept)
-        kept = [q for q in kept if q.step <= p.step and q.wall_time <= p.wall_time]
-        if kept and len(kept) < before:  # a restart: the time in between does not count
-            gap = p.wall_time - kept[-1].wall_time
-            kept = [Point(q.tag, q.step, q.wall_time + gap, q.value) for q in kept]
-        kept += [p] if math.isfinite(p.value) else []
-    kept = [q for q in kept if past[-1].wall_time - q.wall_time <= condition.within]
-    if not kept:
+    values = within(condition.within, past)
+    if not values:
         return False
-    values = [q.value for q in kept]
     extreme = min(values) if condition.rises else max(values)
     change = value - extreme if condition.rises else extreme - value
     return change > 0 and change >= (

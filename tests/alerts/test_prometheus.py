@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,28 +32,38 @@ from tests.support.record_dirs import START
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 
+def last_values(**runs: dict[str, Any]) -> LastValues:
+    """Returns last values of runs, each of whose records have just arrived."""
+    values = LastValues(Selection(ExportOptions()))
+    values.polled = START
+    for name, known in runs.items():
+        values.runs[name] = LastOfRun(Run(name, f"/{name}", ()), **{"arrived": {0: 0.0}, **known})
+    return values
+
+
+def samples(values: LastValues) -> dict[str, list[Any]]:
+    """Returns the samples that are shown, by the names of their families."""
+    families = text_string_to_metric_families(prometheus.text_of(values).decode())
+    return {each.name.removeprefix("recsummary_"): each.samples for each in families}
+
+
 def shown(values: LastValues) -> dict[tuple[str, ...], float]:
     """Returns what is shown, by the name and the values of the labels `run`, `rank` and `kind`."""
-    families = text_string_to_metric_families(prometheus.text_of(values).decode())
     return {
         (
             each.name.removeprefix("recsummary_"),
             *(each.labels[label] for label in ("run", "rank", "kind") if label in each.labels),
         ): each.value
-        for family in families
-        for each in family.samples
+        for family in samples(values).values()
+        for each in family
     }
 
 
 def test_what_a_run_says_of_itself() -> None:
     now = time.monotonic()
-    values = LastValues(Selection(ExportOptions()))
     state = RunState(status=RunState.RUNNING, rank_size=8, start_time=START, troubles={"write": 2})
     times = {"recorded": {0: START, 1: START + 60}, "arrived": {0: now - 80_000, 1: now - 70_000}}
-    values.runs["live"] = LastOfRun(Run("live", "/live", ()), state, **times)
-    values.runs["plain"] = LastOfRun(Run("plain", "/plain", ()), **times)
-    values.polled = START + 4
-    found = shown(values)
+    found = shown(last_values(live={"state": state, **times}, plain=times))
     assert found["last_record_age_seconds", "live", "0"] == pytest.approx(80_000, abs=5000)
     assert found["last_record_timestamp_seconds", "live", "1"] == START + 60
     assert found["run_start_timestamp_seconds", "live"] == START
@@ -58,27 +71,17 @@ def test_what_a_run_says_of_itself() -> None:
     assert (found["run_ranks", "live"], found["run_ranks", "plain"]) == (8, 2)
     assert (found["run_alive", "live"], found["run_alive", "plain"]) == (0, 1)  # long silent
     assert found["run_troubles", "live", "write"] == 2
-    assert found["last_poll_timestamp_seconds",] == START + 4
+    assert found["last_poll_timestamp_seconds",] == START
 
 
 def test_a_rank_that_has_left_the_training_is_not_shown() -> None:
     """Its last loss would be NaN for ever, and its last record older and older."""
-    values = LastValues(Selection(ExportOptions()))
-    last = {
-        (rank, tag): LastValue(0.5, 7, START)
-        for rank in (0, 1)
-        for tag in ("loss", "rec_summary/dropped")
-    }
-    values.runs["run"] = LastOfRun(
-        Run("run", "/run", ()),
-        RunState(status=RunState.RUNNING, rank_size=1),
-        values=last,
-        recorded={0: START, 1: START},
-        arrived={0: 0.0, 1: 0.0},
-        steps={0: 7, 1: 7},
-    )
-    values.polled = START
-    found = shown(values)
+    tags = ("loss", "rec_summary/dropped")
+    run: dict[str, Any] = {"state": RunState(status=RunState.RUNNING, rank_size=1)}
+    run |= {"values": {(rank, tag): LastValue(0.5, 7, START) for rank in (0, 1) for tag in tags}}
+    for name, value in (("recorded", START), ("arrived", 0.0), ("steps", 7)):
+        run[name] = {0: value, 1: value}
+    found = shown(last_values(run=run))
     assert ("value", "run", "0") in found
     assert not [labels for labels in found if labels[1:3] == ("run", "1")]
     assert found["run_ranks", "run"] == 1
@@ -86,13 +89,8 @@ def test_a_rank_that_has_left_the_training_is_not_shown() -> None:
 
 def test_names_that_look_alike_are_series_of_their_own() -> None:
     tags = ["a\tb", "a\\tb", "a\\\tb", "a\\\\tb", "a\nb", "a\\nb", "a\u202eb", "a\\u202eb", "a\\b"]
-    values = LastValues(Selection(ExportOptions()))
-    for name in tags:
-        last = {(0, tag): LastValue(0.5, 7, START) for tag in tags}
-        values.runs[name] = LastOfRun(Run(name, "/run", ()), values=last, arrived={0: 0.0})
-    values.polled = START
-    families = text_string_to_metric_families(prometheus.text_of(values).decode())
-    [found] = [each.samples for each in families if each.name == "recsummary_value"]
+    last = {(0, tag): LastValue(0.5, 7, START) for tag in tags}
+    found = samples(last_values(**{name: {"values": last} for name in tags}))["value"]
     assert len(found) == len(tags) ** 2
     assert all(label.isprintable() for each in found for label in each.labels.values())
 
@@ -102,11 +100,8 @@ def test_names_that_look_alike_are_series_of_their_own() -> None:
     [
         ("slice/country=ES/auc/last_9", "slice/country/auc/last_9", "country", "ES", "", "last_9"),
         (
-            *(
-                "ctr/slice/app=a%2Fb=ü %25/calibration/lifetime",
-                "ctr/slice/app/calibration/lifetime",
-            ),
-            *("app", "a/b=ü %", "ctr", "lifetime"),
+            "ctr/slice/app=a%2Fb=ü %25/calibration/lifetime",
+            *("ctr/slice/app/calibration/lifetime", "app", "a/b=ü %", "ctr", "lifetime"),
         ),
         ("ctr/slice/app=/auc/last_9", "ctr/slice/app/auc/last_9", "app", "", "ctr", "last_9"),
         (
@@ -120,19 +115,16 @@ def test_names_that_look_alike_are_series_of_their_own() -> None:
 def test_the_value_of_a_slice_is_a_label(
     recorded: str, tag: str, column: str, value: str, task: str, window: str
 ) -> None:
-    values = LastValues(Selection(ExportOptions()))
     recorded, tag = f"recommender/{recorded}", f"recommender/{tag}"
-    last = {(0, recorded): LastValue(0.5, 7, START)}
-    values.runs["run"] = LastOfRun(Run("run", "/run", ()), values=last, arrived={0: 0.0})
+    values = last_values(run={"values": {(0, recorded): LastValue(0.5, 7, START)}})
     alert = Transition(True, read_rule("low: auc < 1"), "run", 0, recorded, 7, START, 0.5, "")
-    values.polled, values.firing = START, (alert,)
-    families = text_string_to_metric_families(prometheus.text_of(values).decode())
-    labels = {family.name: family.samples[-1].labels for family in families if family.samples}
+    values.firing = (alert,)
+    labels = {name: found[-1].labels for name, found in samples(values).items() if found}
     sliced = {"run": "run", "rank": "0", "tag": tag}
     sliced |= {"column": column, "value": value} if column else {}
     for name in ("value", "step", "timestamp_seconds"):
-        assert labels[f"recsummary_{name}"] == {**sliced, "task": task, "window": window}
-    assert labels["recsummary_alert_firing"] == {**sliced, "rule": "low"}
+        assert labels[name] == {**sliced, "task": task, "window": window}
+    assert labels["alert_firing"] == {**sliced, "rule": "low"}
 
 
 def test_the_slice_that_lost_quality_is_a_label(tmp_path: Path) -> None:
@@ -140,11 +132,10 @@ def test_the_slice_that_lost_quality_is_a_label(tmp_path: Path) -> None:
     answer = Answer(None, None, ("cvr",), 1, 60, Begin(30, 29, 31), (quality,))
     damage = damage_of(Run("run", str(tmp_path), ()), 0.0, Report(), lambda *_, **__: answer)
     assert damage is not None
-    rule, values = read_rule("quality-change"), LastValues(Selection(ExportOptions()))
-    states = AlertStates([rule])
-    values.polled, values.firing = START, tuple(states.judge("run", rule, damage, START))
-    families = text_string_to_metric_families(prometheus.text_of(values).decode())
-    (sample,) = (each for family in families for each in family.samples if "rule" in each.labels)
+    rule, values = read_rule("quality-change"), last_values()
+    values.firing = tuple(AlertStates([rule]).judge("run", rule, damage, START))
+    every = itertools.chain(*samples(values).values())
+    (sample,) = (each for each in every if "rule" in each.labels)
     assert sample.labels == {
         "run": "run",
         "rank": "0",
@@ -168,32 +159,35 @@ def test_the_slice_that_lost_quality_is_a_label(tmp_path: Path) -> None:
     ],
 )
 def test_why_a_run_has_ended(status: RunState.Status, reason: str, expected: str | None) -> None:
-    values = LastValues(Selection(ExportOptions()))
-    state = RunState(status=status, reason=reason)
-    values.runs["run"] = LastOfRun(Run("run", "/run", ()), state, arrived={0: 0.0})
-    values.polled = START
-    families = text_string_to_metric_families(prometheus.text_of(values).decode())
-    [reasons] = [each.samples for each in families if each.name == "recsummary_run_end_reason"]
+    values = last_values(run={"state": RunState(status=status, reason=reason)})
+    reasons = samples(values)["run_end_reason"]
     labels = {"run": "run", "status": RunState.Status.Name(status), "reason": expected}
     assert [each.labels for each in reasons] == ([] if expected is None else [labels])
 
 
-@pytest.fixture
-def server() -> prometheus.MetricsServer:
+def serve(place: str = "127.0.0.1", port: int = 0, **limits: Any) -> prometheus.MetricsServer:
+    """Serves that there are no runs."""
     values = LastValues(Selection(ExportOptions()))
-    return prometheus.MetricsServer(values, "127.0.0.1", 0, client_secs=3600.0)
+    return prometheus.MetricsServer(values, place, port, client_secs=3600.0, **limits)
+
+
+@pytest.fixture
+def server() -> Iterator[prometheus.MetricsServer]:
+    with contextlib.closing(serve()) as running:
+        yield running
+
+
+def port_of(server: prometheus.MetricsServer) -> int:
+    return int(server.address.rpartition(":")[2].partition("/")[0])
 
 
 def answer(server: prometheus.MetricsServer, request: bytes) -> bytes:
     """Returns all that a client gets until the server closes the connection."""
-    port = int(server.address.rpartition(":")[2].partition("/")[0])
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECS) as client:
+    place = "127.0.0.1", port_of(server)
+    with socket.create_connection(place, PATIENCE_SECS) as client, client.makefile("rb") as reply:
         client.sendall(request)
         client.shutdown(socket.SHUT_WR)
-        parts = [client.recv(65_536)]
-        while parts[-1]:
-            parts.append(client.recv(65_536))
-        return b"".join(parts)
+        return reply.read()
 
 
 def test_an_answer_to_head_has_no_body(server: prometheus.MetricsServer) -> None:
@@ -201,7 +195,6 @@ def test_an_answer_to_head_has_no_body(server: prometheus.MetricsServer) -> None
     assert head.startswith(b"HTTP/1.0 200 ")
     assert head.endswith(b"\r\n\r\n")
     assert b"recsummary_runs 0.0" in answer(server, b"GET /metrics HTTP/1.0\r\n\r\n")
-    server.close()
 
 
 def test_a_client_may_ask_for_some_metrics(server: prometheus.MetricsServer) -> None:
@@ -209,7 +202,6 @@ def test_a_client_may_ask_for_some_metrics(server: prometheus.MetricsServer) -> 
     _, _, body = answer(server, asked).partition(b"\r\n\r\n")
     families = list(text_string_to_metric_families(body.decode()))
     assert {each.name for each in families} == {"recsummary_read_problems", "recsummary_runs"}
-    server.close()
 
 
 def test_a_client_that_leaves_without_a_request_leaves_no_timer(
@@ -218,15 +210,11 @@ def test_a_client_that_leaves_without_a_request_leaves_no_timer(
     assert answer(server, b"") == b""
     eventually(lambda: any(isinstance(each, threading.Timer) for each in threading.enumerate()),
                lambda remains: not remains)  # fmt: skip
-    server.close()
 
 
 def test_more_clients_than_there_is_room_for_are_sent_away_at_once() -> None:
-    values = LastValues(Selection(ExportOptions()))
-    limits = {"client_secs": 3600.0, "most_clients": 2}
-    server = prometheus.MetricsServer(values, "127.0.0.1", 0, **limits)  # type: ignore[arg-type]
-    port = int(server.address.rpartition(":")[2].partition("/")[0])
-    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+    server = serve(most_clients=2)
+    silent = [socket.create_connection(("127.0.0.1", port_of(server))) for _ in range(2)]
     with contextlib.suppress(OSError):  # it was closed before the request was read
         assert answer(server, b"GET /metrics HTTP/1.0\r\n\r\n") == b""
     for client in silent:
@@ -234,12 +222,12 @@ def test_more_clients_than_there_is_room_for_are_sent_away_at_once() -> None:
     server.close()
 
 
-def test_a_server_that_is_closed_frees_its_address(server: prometheus.MetricsServer) -> None:
-    port = int(server.address.rpartition(":")[2].partition("/")[0])
+def test_a_server_that_is_closed_frees_its_address() -> None:
+    server = serve()
     server.close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port))
-    again = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", port)
+        socket.create_connection(("127.0.0.1", port_of(server)))
+    again = serve(port=port_of(server))
     assert again.address == server.address
     again.close()
 
@@ -249,7 +237,7 @@ def test_an_address_of_ipv6_is_a_url() -> None:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    server = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "::1", 0)
+    server = serve("::1")
     assert server.address.startswith("http://[::1]:")
     with urllib.request.urlopen(server.address, timeout=PATIENCE_SECS) as reply:
         assert b"recsummary_runs 0.0" in reply.read()

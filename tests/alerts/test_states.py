@@ -14,16 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.alerts.rules import (
-    COMPARISONS,
-    Change,
-    Compare,
-    NotFinite,
-    Pattern,
-    Rule,
-    float32,
-    parse,
-)
+from rec_summary.alerts import rules
+from rec_summary.alerts.rules import Pattern, Rule, float32, parse
 from rec_summary.alerts.sliding_maximum import MOST, SlidingMaximum
 from rec_summary.alerts.states import AlertStates, NewData, Transition
 from rec_summary.series.batch import Columns
@@ -118,12 +110,9 @@ def test_a_rule_has_an_alert_for_each_series() -> None:
     found = take(alerts, *(point(1, 2, tag=tag) for tag in tags))
     found += take(alerts, point(1, 2), rank=1)
     found += take(alerts, point(1, 2), run="b")
-    assert [(each.run, each.rank, each.tag) for each in found] == [
-        ("run", 0, "loss/auto"),
-        ("run", 0, "eval/loss"),
-        ("run", 1, "loss"),
-        ("b", 0, "loss"),
-    ]
+    first = [("run", 0, "loss/auto"), ("run", 0, "eval/loss")]
+    series = [*first, ("run", 1, "loss"), ("b", 0, "loss")]
+    assert [(each.run, each.rank, each.tag) for each in found] == series
     assert alerts.firing() == found
 
 
@@ -131,39 +120,42 @@ def test_transitions_are_in_the_order_of_values_then_of_rules() -> None:
     alerts = AlertStates([parse("a: loss > 1"), parse("b: * > 0")])
     points = [point(1, 2, tag="x"), point(2, 2), point(3, 0, tag="x"), point(4, 2, tag="x")]
     found = take(alerts, *points)
-    assert [(each.step, each.rule.name) for each in found] == [
-        *((1, "b"), (2, "a"), (2, "b"), (3, "b"), (4, "b")),
-    ]
+    names = [(each.step, each.rule.name) for each in found]
+    assert names == [(1, "b"), (2, "a"), (2, "b"), (3, "b"), (4, "b")]
 
 
-def test_a_clock_that_goes_back_counts_from_there() -> None:
-    alerts = AlertStates([parse("loss > 1 for 5s")])
-    times = [100, 101, 50, 54, 55]
-    points = [point(at, 2, at=time) for at, time in enumerate(times)]
-    assert edges(take(alerts, *points)) == [(4, True)]
+BACK = 100, 101, 50, 54, 55
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+ENDS = [(LEAST, 2, 1), (GREATEST, 2, 2), (GREATEST, 1, 2)]
+BEFORE = [(step, 8, START + step) for step in range(0, 1000, 10)]
+AFTER = [(step, 4, START + step + 10) for step in (510, 520, 561)]
 
 
-def test_values_of_later_steps_or_times_are_forgotten() -> None:
-    rule = parse("loss drops 50% within 100s")
-    back_in_steps = point(1, 5, at=1), point(9, 20, at=2), point(2, 6, at=3)
-    assert take(AlertStates([rule]), *back_in_steps) == []
-    back_in_time = point(1, 5, at=100), point(2, 20, at=200), point(3, 6, at=150)
-    assert take(AlertStates([rule]), *back_in_time) == []
-    same_time = *back_in_time[:2], point(3, 6, at=200)
-    assert edges(take(AlertStates([rule]), *same_time)) == [(3, True)]
-
-
-def test_a_clock_that_goes_back_after_an_infinite_value_finds_what_was_before_it() -> None:
-    alerts = AlertStates([parse("loss drops 10% within 50s")])
-    points = [point(1, 8, at=100), point(2, INF, at=200), point(3, 4, at=120)]
-    assert edges(take(alerts, *points)) == [(3, True)]
-
-
-def test_a_restart_finds_the_values_that_were_within_the_span_before_it() -> None:
-    alerts = AlertStates([parse("loss drops 10% within 50s")])
-    before = [point(step, 8, at=START + step) for step in range(0, 1000, 10)]
-    after = [point(step, 4, at=START + step + 10) for step in (510, 520, 561)]
-    assert edges(take(alerts, *before, *after)) == [(510, True), (561, False)]
+@pytest.mark.parametrize(
+    ("text", "points", "expected"),
+    [
+        ("loss > 1 for 5s", [(n, 2, at) for n, at in enumerate(BACK)], [(4, True)]),
+        ("loss drops 50% within 100s", [(1, 5, 1), (9, 20, 2), (2, 6, 3)], []),
+        ("loss drops 50% within 100s", [(1, 5, 100), (2, 20, 200), (3, 6, 150)], []),
+        ("loss drops 50% within 100s", [(1, 5, 100), (2, 20, 200), (3, 6, 200)], [(3, True)]),
+        ("loss drops 10% within 50s", [(1, 8, 100), (2, INF, 200), (3, 4, 120)], [(3, True)]),
+        ("loss drops 10% within 50s", [*BEFORE, *AFTER], [(510, True), (561, False)]),
+        ("loss > 0 for 1s", ENDS, [(GREATEST, True)]),
+        ("loss drops 50% within 1s", ENDS, [(GREATEST, True)]),
+    ],
+    ids=[
+        "a clock that goes back counts from there",
+        *("values of later steps are forgotten", "and of later times", "not of the same time"),
+        "a clock that goes back finds what was before an infinite value",
+        "a restart finds the values that were within the span before it",
+        *("steps at the ends of int64 do not overflow", "and their changes neither"),
+    ],
+)
+def test_values_at_their_times(
+    text: str, points: list[tuple[int, float, float]], expected: list[tuple[int, bool]]
+) -> None:
+    recorded = (point(step, value, at=at) for step, value, at in points)
+    assert edges(take(AlertStates([parse(text)]), *recorded)) == expected
 
 
 def test_a_drop_after_a_restart_is_found_however_long_the_training_was_away() -> None:
@@ -235,16 +227,10 @@ def test_a_window_agrees_with_a_look_at_all_its_values(
     steps = np.cumsum([step for step, _, _ in moves])
     times = np.cumsum([time for _, time, _ in moves])
     numbers = np.array([number for _, _, number in moves])
-    kept: list[tuple[int, float, float]] = []
-    expected = []
-    for step, now, number in zip(steps.tolist(), times.tolist(), numbers.tolist(), strict=True):
-        before = len(kept)
-        kept = [each for each in kept if each[0] <= step and each[1] <= now]
-        if kept and len(kept) < before:  # a restart: the time in between does not count
-            gap = now - kept[-1][1]
-            kept = [(known, at + gap, value) for known, at, value in kept]
-        kept += [(step, now, number)] if math.isfinite(number) else []
-        expected.append(max((value for _, at, value in kept if now - at <= span), default=-INF))
+    columns = steps.tolist(), times.tolist(), numbers.tolist()
+    points = [Point("auc", *each) for each in zip(*columns, strict=True)]
+    pasts = (points[:count] for count in range(1, len(points) + 1))
+    expected = [max(naive.within(span, past), default=-INF) for past in pasts]
     window, at = SlidingMaximum(span), np.zeros(len(moves), np.int64)
     found = [
         window.take(Columns(("auc",), at[part], steps[part], times[part], numbers[part])).tolist()
@@ -253,19 +239,85 @@ def test_a_window_agrees_with_a_look_at_all_its_values(
     assert found[0] + found[1] == expected
 
 
-def test_steps_at_the_ends_of_int64_do_not_overflow() -> None:
-    least, greatest = -(1 << 63), (1 << 63) - 1
-    points = [point(least, 2, at=1), point(greatest, 2, at=2), point(greatest, 1, at=2)]
-    assert edges(take(AlertStates([parse("loss > 0 for 1s")]), *points)) == [(greatest, True)]
-    rule = parse("loss drops 50% within 1s")
-    assert edges(take(AlertStates([rule]), *points)) == [(greatest, True)]
-
-
 def test_a_rule_that_nothing_matches_is_known() -> None:
-    rules = [parse("loss > 1"), parse("calibraton > 1"), parse("auc no data for 1h")]
-    alerts = AlertStates(rules)
+    every = [parse("loss > 1"), parse("calibraton > 1"), parse("auc no data for 1h")]
+    alerts = AlertStates(every)
     take(alerts, point(1, 0))
-    assert alerts.unmatched == rules[1:]
+    assert alerts.unmatched == every[1:]
+
+
+def value(step: int = 1, at: float | None = None, rank: int = 0) -> NewData:
+    """Returns that a value was recorded."""
+    return news([point(step, 1, at=at)], rank)
+
+
+RUN, LOSS = ["no data for 10s"], ["loss no data for 10s"]
+TWO_RANKS, ONE_RANK = (bare(START, over=False, state=RunState(rank_size=n)) for n in (2, 1))
+ENDED, LATE = bare(START + 8, over=True, state=RunState(step=7)), START + 300
+# The rules; then what arrives when, and what that ends; or of which ranks something is missed.
+STORIES: dict[str, tuple[list[str], list[Any]]] = {
+    "new records arrive now, whatever their clock says": (
+        [*RUN, *LOSS],
+        [(2 * START, value(at=START)), (2 * START + 9, []), (2 * START + 10, [0, 0])],
+    ),
+    "that a run goes on is no value of a tag": (
+        *(LOSS, [(100, value()), (105, bare(START, over=False)), (110, [0])]),
+    ),
+    "each rank has an alert": (RUN, [(100, value()), (105, value(rank=1)), (112, [0])]),
+    "a run that has ended is not waited for": (
+        RUN,
+        [
+            *((100, value()), (120, [0])),
+            *((121, bare(START + 1, over=True), (0, "data again")), (1000, [])),
+        ],
+    ),
+    "the end of a run ends the alerts of other ranks": (
+        RUN,
+        [
+            *((100, value(rank=1)), (120, [1])),
+            (121, bare(START + 1, over=True), (1, "the run has ended")),
+        ],
+    ),
+    "a rank that has left the training is not waited for until it comes back": (
+        RUN,
+        [
+            *((100, TWO_RANKS), (100, value(rank=1)), (110, [0, 1])),
+            (120, ONE_RANK, (0, "data again"), (1, "the training goes on without this rank")),
+            *((200, [0]), (300, TWO_RANKS, (0, "data again")), (305, []), (310, [0, 1])),
+        ],
+    ),
+    "the last records of other ranks do not revive a run, but later ones do": (
+        RUN,
+        [
+            *((100, bare(START, over=True)), (101, value(at=START + 5, rank=1)), (500, [])),
+            *((600, value(at=LATE)), (605, []), (610, [0, 1])),
+        ],
+    ),
+    "a rank that is late does not revive a run": (
+        RUN,
+        [
+            (100, bare(START, over=True, state=RunState(step=9, rank_size=2))),
+            *((400, value(8, LATE, rank=1)), (400, value(9, LATE, rank=1)), (900, [])),
+            *((900, value(10, LATE, rank=1)), (910, [0, 1])),
+        ],
+    ),
+    **{
+        f"what is recorded after the end does not revive a run: {what}": (
+            *(RUN, [(100, value(7)), (101, ENDED), (600, late), (700, [])]),
+        )
+        for what, late in (
+            *(("a note", bare(LATE)), ("a landscape", value(0, LATE))),
+            ("an evaluation", value(7, LATE)),
+        )
+    },
+    "a run that goes on gets its time again": (
+        LOSS,
+        [
+            *((100, value()), (101, bare(START, over=True))),
+            *((500, bare(START + 1, over=False)), (505, []), (510, [0])),
+        ],
+    ),
+}
 
 
 class TestSilence:
@@ -288,13 +340,8 @@ class TestSilence:
     @pytest.mark.parametrize(
         ("seconds", "text"),
         [
-            (119.5, "120 seconds"),
-            (120, "2 minutes"),
-            (7199, "120 minutes"),
-            (7200, "2 hours"),
-            (172_799, "48 hours"),
-            (172_800, "2 days"),
-            (2_592_000, "30 days"),
+            *((119.5, "120 seconds"), (120, "2 minutes"), (7199, "120 minutes"), (7200, "2 hours")),
+            *((172_799, "48 hours"), (172_800, "2 days"), (2_592_000, "30 days")),
         ],
     )
     def test_the_reason_says_for_how_long_and_since_which_step(
@@ -318,17 +365,15 @@ class TestSilence:
         assert edges(found) == [(2, True), (3, False), (4, True)]
         assert found[1].reason == "data again"
 
-    def test_new_records_arrive_now_whatever_their_clock_says(self) -> None:
-        alerts = AlertStates([parse("no data for 10s"), parse("loss no data for 10s")])
-        take(alerts, point(1, 1, at=START), now=2 * START)
-        assert alerts.tick(2 * START + 9) == []
-        assert len(alerts.tick(2 * START + 10)) == 2
-
-    def test_that_a_run_goes_on_is_no_value_of_a_tag(self) -> None:
-        alerts = AlertStates([parse("loss no data for 10s")])
-        take(alerts, point(1, 1), now=100.0)
-        alerts.take("run", bare(START, over=False), 105.0)
-        assert len(alerts.tick(110.0)) == 1
+    @pytest.mark.parametrize(("rules", "story"), STORIES.values(), ids=STORIES)
+    def test_what_is_missed(self, rules: list[str], story: list[Any]) -> None:
+        alerts = AlertStates([parse(rule) for rule in rules])
+        for now, what, *expected in story:
+            if isinstance(what, NewData):
+                reasons = [(each.rank, each.reason) for each in alerts.take("run", what, now)]
+                assert reasons == expected
+            else:
+                assert sorted(each.rank for each in alerts.tick(now)) == what
 
     def test_an_old_end_ends_the_alert_when_it_was_written(self) -> None:
         alerts = AlertStates([parse("loss no data for 10s")])
@@ -351,80 +396,6 @@ class TestSilence:
         alerts.take("run", bare(START), 105.0)
         assert [each.rule.name for each in alerts.tick(114.0)] == ["tag"]
         assert [each.rule.name for each in alerts.tick(115.0)] == ["all"]
-
-    def test_each_rank_has_an_alert(self) -> None:
-        alerts = AlertStates([parse("no data for 10s")])
-        take(alerts, point(1, 1), now=100.0)
-        take(alerts, point(1, 1), now=105.0, rank=1)
-        assert [each.rank for each in alerts.tick(112.0)] == [0]
-
-    def test_a_run_that_has_ended_is_not_waited_for(self) -> None:
-        alerts = AlertStates([parse("no data for 10s")])
-        take(alerts, point(1, 1), now=100.0)
-        assert len(alerts.tick(120.0)) == 1
-        resolved = alerts.take("run", bare(START + 1, over=True), 121.0)
-        assert [each.reason for each in resolved] == ["data again"]
-        assert alerts.tick(1000.0) == []
-
-    def test_the_end_of_a_run_ends_the_alerts_of_other_ranks(self) -> None:
-        alerts = AlertStates([parse("no data for 10s")])
-        take(alerts, point(1, 1), now=100.0, rank=1)
-        assert len(alerts.tick(120.0)) == 1
-        [resolved] = alerts.take("run", bare(START + 1, over=True), 121.0)
-        assert (resolved.rank, resolved.reason) == (1, "the run has ended")
-
-    def test_a_rank_that_has_left_the_training_is_not_waited_for_until_it_comes_back(self) -> None:
-        alerts = AlertStates([parse("no data for 10s")])
-        running = bare(START, over=False, state=RunState(rank_size=2))
-        alerts.take("run", running, 100.0)
-        take(alerts, point(1, 1), now=100.0, rank=1)
-        assert [each.rank for each in alerts.tick(110.0)] == [0, 1]
-        alone = bare(START, over=False, state=RunState(rank_size=1))
-        resolved = alerts.take("run", alone, 120.0)
-        assert [(each.rank, each.reason) for each in resolved] == [
-            *[(0, "data again"), (1, "the training goes on without this rank")]
-        ]
-        assert [each.rank for each in alerts.tick(200.0)] == [0]
-        alerts.take("run", running, 300.0)
-        assert alerts.tick(305.0) == []
-        assert {each.rank for each in alerts.tick(310.0)} == {0, 1}
-
-    def test_the_last_records_of_other_ranks_do_not_revive_a_run_but_later_ones_do(self) -> None:
-        alerts = AlertStates([parse("no data for 10s")])
-        alerts.take("run", bare(START, over=True), 100.0)
-        take(alerts, point(1, 1, at=START + 5), now=101.0, rank=1)
-        assert alerts.tick(500.0) == []
-        take(alerts, point(1, 1, at=START + 300), now=600.0)
-        assert alerts.tick(605.0) == []
-        assert {each.rank for each in alerts.tick(610.0)} == {0, 1}
-
-    def test_a_rank_that_is_late_does_not_revive_a_run(self) -> None:
-        alerts = AlertStates([parse("no data for 10s")])
-        over = bare(START, over=True, state=RunState(step=9, rank_size=2))
-        alerts.take("run", over, 100.0)
-        for step in (8, 9):
-            take(alerts, point(step, 1, at=START + 300), now=400.0, rank=1)
-        assert alerts.tick(900.0) == []
-        take(alerts, point(10, 1, at=START + 300), now=900.0, rank=1)
-        assert {each.rank for each in alerts.tick(910.0)} == {0, 1}
-
-    @pytest.mark.parametrize("step", [None, 0, 7], ids=["note", "landscape", "evaluation"])
-    def test_what_is_recorded_after_the_end_does_not_revive_a_run(self, step: int | None) -> None:
-        alerts = AlertStates([parse("no data for 10s")])
-        take(alerts, point(7, 1), now=100.0)
-        over = bare(START + 8, over=True, state=RunState(step=7))
-        alerts.take("run", over, 101.0)
-        late = START + 300
-        alerts.take("run", bare(late) if step is None else news([point(step, 1, at=late)]), 600.0)
-        assert alerts.tick(700.0) == []
-
-    def test_a_run_that_goes_on_gets_its_time_again(self) -> None:
-        alerts = AlertStates([parse("loss no data for 10s")])
-        take(alerts, point(1, 1), now=100.0)
-        alerts.take("run", bare(START, over=True), 101.0)
-        alerts.take("run", bare(START + 1, over=False), 500.0)
-        assert alerts.tick(505.0) == []
-        assert len(alerts.tick(510.0)) == 1
 
 
 def test_a_run_whose_records_are_gone_is_forgotten() -> None:
@@ -453,15 +424,11 @@ def test_runs_are_forgotten_without_a_look_at_the_others() -> None:
 PATTERNS = st.builds(Pattern, st.sampled_from(["a", "x/a", "*"]))
 SPANS = st.integers(1, 6).map(float) | st.sampled_from([0.1, 0.3, 0.7])
 VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0, -1.0, NAN, INF, -INF])
-CHANGES = st.builds(
-    Change, PATTERNS, st.booleans(), st.sampled_from([0.5, 1.0, 50.0]), st.booleans(), SPANS
-)
-CONDITIONS = st.one_of(
-    st.builds(Compare, PATTERNS, st.sampled_from(list(COMPARISONS)), st.sampled_from([0.5, 1.0])),
-    st.builds(NotFinite, PATTERNS),
-    CHANGES,
-    CHANGES,
-)
+AMOUNTS = st.sampled_from([0.5, 1.0, 50.0])
+CHANGES = st.builds(rules.Change, PATTERNS, st.booleans(), AMOUNTS, st.booleans(), SPANS)
+OPERATORS = st.sampled_from(list(rules.COMPARISONS))
+COMPARES = st.builds(rules.Compare, PATTERNS, OPERATORS, st.sampled_from([0.5, 1.0]))
+CONDITIONS = COMPARES | st.builds(rules.NotFinite, PATTERNS) | CHANGES | CHANGES
 # Mostly forwards, sometimes again, sometimes back: by step and by time.
 STEPS = st.sampled_from([1, 1, 1, 1, 2, 0, -2, -5])
 TIMES = STEPS | st.sampled_from([0.1, 0.1, 0.2, 0.0, -0.1])

@@ -24,12 +24,13 @@ from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
 from rec_summary.alerts.watching import EVERYTHING, WatchedRun, watch
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.options import ExportOptions, Selection, Since
 from rec_summary.series.report import Problem, Report
 from tests.support.corpus import tensor
+from tests.support.damage import cut_off, flip
+from tests.support.following import write
 from tests.support.record_dirs import (
     START,
     event,
@@ -103,12 +104,6 @@ class Watching:
         return self.found(len(expected)) == list(expected)
 
 
-def write(writer: RunWriter, *events: Any) -> None:
-    for each in events:
-        writer.write(MessageRecord(each))
-    writer.flush()
-
-
 def append(path: Path, data: bytes) -> None:
     """Completes a file, which is never shorter meanwhile."""
     with path.open("ab") as file:
@@ -123,6 +118,14 @@ def old_segment(directory: Path, *events: Any) -> None:
         write_payloads(directory / path, *(each.SerializeToString() for each in mine))
 
 
+def aged_segment(directory: Path, age: float, *events: Any) -> None:
+    """Writes files that have not changed for so many seconds, with a loss of that time."""
+    at = time.time() - age
+    old_segment(directory, event(1, scalar("loss", 1), at=at), *events)
+    for path in directory.iterdir():
+        os.utime(path, (at, at))
+
+
 def evaluation(auc: Any, **more: Any) -> lineage_pb2.EvaluationLineage:
     return lineage_pb2.EvaluationLineage(metric=json.dumps({"auc": auc}), **more)
 
@@ -135,9 +138,8 @@ def test_of_the_past_only_what_is_not_over_is_reported(tmp_path: Path) -> None:
     write_segment(tmp_path / "a", *losses(1, math.nan, 1))
     write_segment(tmp_path / "b", *losses(1, math.nan, math.nan))
     assert once(tmp_path, "nan-loss") == ["+ b loss/auto 2"]
-    assert once(tmp_path, "nan-loss", history=True) == [
-        *("+ a loss/auto 2", "- a loss/auto 3", "+ b loss/auto 2"),
-    ]
+    every = ["+ a loss/auto 2", "- a loss/auto 3", "+ b loss/auto 2"]
+    assert once(tmp_path, "nan-loss", history=True) == every
     assert once(tmp_path, "nan-loss", runs="a") == []
 
 
@@ -156,9 +158,8 @@ def test_rotation_ranks_and_a_restart_from_a_checkpoint(tmp_path: Path) -> None:
     assert len(list((tmp_path / "run").glob("*_MS"))) > 5
     later = (event(step, scalar("loss/auto", 0.4), at=START + 20 + step) for step in (5, 6))
     write_segment(tmp_path / "run", *later, rank=1)
-    assert once(tmp_path, "loss > 0.4 for 9s", history=True) == [
-        *("+ run loss/auto 10", "- run loss/auto 5"),
-    ]
+    found = once(tmp_path, "loss > 0.4 for 9s", history=True)
+    assert found == ["+ run loss/auto 10", "- run loss/auto 5"]
 
 
 def test_a_run_that_has_ended_is_not_stalled_and_one_that_was_killed_is(tmp_path: Path) -> None:
@@ -168,15 +169,11 @@ def test_a_run_that_has_ended_is_not_stalled_and_one_that_was_killed_is(tmp_path
         over = lineage(at=START + 10, train_lineage=train(status=status))
         old_segment(tmp_path / f"over{status}", running, *losses(1), over)
     # MindSpore's collector writes a lineage without a state, at the end.
-    old_segment(tmp_path / "mindspore", *losses(1), lineage(START + 9, train_lineage=train()))
-    old_segment(
-        tmp_path / "again", *losses(1), lineage(START + 9, train_lineage=train()),
-        event(2, scalar("loss/auto", 1), at=START + 900),
-    )  # fmt: skip
-    old_segment(
-        tmp_path / "evaluated", *losses(1), lineage(START + 9, train_lineage=train()),
-        lineage(START + 900, evaluation_lineage=evaluation(0.8)),
-    )  # fmt: skip
+    ended = [*losses(1), lineage(START + 9, train_lineage=train())]
+    old_segment(tmp_path / "mindspore", *ended)
+    old_segment(tmp_path / "again", *ended, event(2, scalar("loss/auto", 1), at=START + 900))
+    evaluated = lineage(START + 900, evaluation_lineage=evaluation(0.8))
+    old_segment(tmp_path / "evaluated", *ended, evaluated)
     assert sorted(once(tmp_path, "stall")) == ["+ again None 2", "+ killed None 2"]
 
 
@@ -185,9 +182,7 @@ def test_a_run_that_ended_long_ago_is_not_stalled_when_something_is_added(tmp_pa
     now = time.time()
     for name, status in (("over", RunState.FINISHED), ("killed", RunState.RUNNING)):
         ended = lineage(now - 200_000, train_lineage=train(status=status, step=1))
-        old_segment(tmp_path / name, event(1, scalar("loss", 1), at=now - 200_000), ended)
-        for path in (tmp_path / name).iterdir():
-            os.utime(path, (now - 200_000, now - 200_000))
+        aged_segment(tmp_path / name, 200_000, ended)
         note = lineage_pb2.LineageEvent(wall_time=now - 1200)
         note.note.text = "an outage of the log"
         later = summary_name(1_700_000_001).replace("_MS", "_lineage")
@@ -211,8 +206,7 @@ def test_troubles_that_only_the_lineage_states(tmp_path: Path) -> None:
     first, last = (each for each in news if isinstance(each, Transition))
     assert words(first) == "+ run rec_summary/errors 1"
     assert words(last) == "- run rec_summary/errors 3"
-    reason = f"rec_summary/errors = 60 at step 1: {labels} (59), histogram w (1)"
-    assert first.reason == reason
+    assert first.reason == f"rec_summary/errors = 60 at step 1: {labels} (59), histogram w (1)"
     assert once(tmp_path, "loss > 2") == []  # other rules do not see it
 
 
@@ -228,13 +222,11 @@ def test_evaluations_are_judged_as_scalars(tmp_path: Path) -> None:
         return lineage(START + at, evaluation_lineage=evaluation(auc, train_step=step))
 
     write_segment(tmp_path / "lineage", evaluated(1, 0.8, 5), evaluated(2, 0.7, 6))
-    write_segment(
-        tmp_path / "both",
-        event(5, scalar("eval/auc", 0.8), at=START + 1),
-        evaluated(1.1, 0.1, 5),
-        event(6, scalar("eval/auc", 0.7), at=START + 2),
-        evaluated(2.1, 0.8, 6),
-    )
+    scalars = [
+        event(n, scalar("eval/auc", auc), at=START + n - 4) for n, auc in ((5, 0.8), (6, 0.7))
+    ]
+    both = [scalars[0], evaluated(1.1, 0.1, 5), scalars[1], evaluated(2.1, 0.8, 6)]
+    write_segment(tmp_path / "both", *both)
     assert once(tmp_path, "auc-drop", history=True) == ["+ both eval/auc 6"]
 
 
@@ -304,10 +296,7 @@ def test_records_that_are_gone_end_their_alerts_but_a_source_that_is_away_does_n
 
 def test_damage_is_reported_and_passed_over(tmp_path: Path) -> None:
     path, _ = write_segment(tmp_path / "run", *losses(1, 2, math.nan))
-    data = bytearray(path.read_bytes())
-    data[-80] ^= 1
-    path.chmod(0o600)
-    path.write_bytes(bytes(data))
+    flip(path, -80)
     problem, alert, report = found(tmp_path, "nan-loss")
     assert words(alert) == "+ run loss/auto 3"
     assert problem.path == str(path)
@@ -345,10 +334,7 @@ def test_each_poll_ends_with_what_is_new_and_a_report(tmp_path: Path) -> None:
     watching = Steps(tmp_path, "nan-loss", values=values, patience=0.0)
     assert watching.poll() == ([], [], WatchReport((), (read_rule("nan-loss"),), 0, 0))
     path, _ = write_segment(tmp_path / "run", *losses(1, 2, math.nan), event(4, scalar("x", 1)))
-    data = bytearray(path.read_bytes())
-    data[data.index(b"loss/auto")] ^= 1
-    path.chmod(0o600)
-    path.write_bytes(bytes(data))
+    flip(path, path.read_bytes().index(b"loss/auto"))
     alerts, problems, report = watching.poll()
     assert (alerts, [each.path for each in problems]) == (["+ run loss/auto 3"], [str(path)])
     assert (report.runs, report.problem_count, report.unmatched) == (1, 1, ())
@@ -418,34 +404,17 @@ def test_a_run_that_goes_just_before_the_source_is_away_is_noticed_later(tmp_pat
 
 def test_series_beyond_the_limit_are_not_judged(tmp_path: Path) -> None:
     others = event(1, *(scalar(f"other/{name}", 1) for name in "abcd"))  # no rule is about them
-    events = [
-        others,
-        event(1, *(scalar(f"loss/{name}", math.nan) for name in "abcd")),
-        *losses(math.nan),
-    ]
-    path, _ = write_segment(tmp_path / "run", *events)
+    named = event(1, *(scalar(f"loss/{name}", math.nan) for name in "abcd"))
+    path, _ = write_segment(tmp_path / "run", others, named, *losses(math.nan))
     report = Report()
     reader = WatchedRun(Selection(ExportOptions(tags="loss")), report, most_series=3)
     [run] = find_runs(tmp_path)
     found = [news.scalars for news in reader.read(run)]
-    assert {columns.tags[code] for columns in found for code in columns.codes} == {
-        *("loss/a", "loss/b", "loss/c")
-    }
+    judged = {columns.tags[code] for columns in found for code in columns.codes}
+    assert judged == {"loss/a", "loss/b", "loss/c"}
     [problem] = report.problems
     assert problem.path == str(path)
     assert "tags beyond the first 3 of the run are not judged" in problem.text
-
-
-def test_a_torn_record_is_judged_when_it_is_whole(tmp_path: Path) -> None:
-    path, _ = write_segment(tmp_path / "run", *losses(1, math.nan))
-    data = path.read_bytes()
-    path.chmod(0o600)
-    path.write_bytes(data[:-5])
-    with Watching(tmp_path, "nan-loss") as watching:
-        assert watching.alerts == []
-        append(path, data[-5:])
-        assert watching.finds("+ run loss/auto 2")
-    assert watching.problems == []
 
 
 def test_a_file_that_was_replaced_by_a_shorter_one_is_read_again(tmp_path: Path) -> None:
@@ -486,28 +455,25 @@ def test_values_that_are_there_at_the_start_are_skipped_on_request(tmp_path: Pat
 
 
 @pytest.mark.parametrize("cut", [1, 5, 12, 20])
-def test_a_record_that_is_incomplete_at_the_start_is_not_skipped(tmp_path: Path, cut: int) -> None:
+@pytest.mark.parametrize("options", [{}, {"since": None}], ids=["all", "what is new"])
+def test_a_torn_record_is_judged_when_it_is_whole(
+    tmp_path: Path, cut: int, options: dict[str, Any]
+) -> None:
     values = [scalar("loss", value) for value in (math.nan, 1, math.nan)]
     events = [event(step, value, at=time.time()) for step, value in enumerate(values, 1)]
     path, _ = write_segment(tmp_path / "run", *events)
-    data = path.read_bytes()
-    path.chmod(0o600)
-    path.write_bytes(data[:-cut])
-    with Watching(tmp_path, "nan-loss", since=None) as watching:
-        append(path, data[-cut:])
+    rest = cut_off(path, cut)
+    with Watching(tmp_path, "nan-loss", **options) as watching:
+        assert watching.alerts == []
+        append(path, rest)
         assert watching.finds("+ run loss 3")
     assert watching.problems == []
 
 
 def test_runs_whose_values_are_skipped_may_be_silent(tmp_path: Path) -> None:
-    now = time.time()
-    finished = train(status=RunState.FINISHED)
+    over = lineage(time.time() - 1200, train_lineage=train(status=RunState.FINISHED))
     for name, age in (("just now", 0), ("stuck", 1200), ("over", 1200), ("long ago", 200_000)):
-        ended = [lineage(now - age, train_lineage=finished)] if name == "over" else []
-        (tmp_path / name).mkdir()
-        old_segment(tmp_path / name, event(1, scalar("loss", 1), at=now - age), *ended)
-        for path in (tmp_path / name).iterdir():
-            os.utime(path, (now - age, now - age))
+        aged_segment(tmp_path / name, age, *[over] * (name == "over"))
     with Watching(tmp_path, "stall", since=None) as watching:
         assert watching.finds("+ stuck None None")
 
@@ -524,12 +490,9 @@ def test_values_and_states_of_a_run_come_in_the_order_of_their_times(
 ) -> None:
     directory = tmp_path / "run"
     shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir()
     recorded = [event(n, scalar("loss", n), at=START + t) for n, t in enumerate(values)]
-    stated = [
-        lineage(START + t, train_lineage=train(status=RunState.RUNNING, step=n))
-        for n, t in enumerate(states)
-    ]
+    running = [train(status=RunState.RUNNING, step=n) for n in range(len(states))]
+    stated = [lineage(START + t, train_lineage=s) for t, s in zip(states, running, strict=True)]
     old_segment(directory, *recorded, *stated)
     found = []
     for run in find_runs(tmp_path):
@@ -560,7 +523,6 @@ def test_records_of_many_kinds_are_judged_together_in_their_order(tmp_path: Path
         if step % 60 == 0 and step < 400:
             metric = evaluation(step / 400, train_step=step)
             events.append(lineage(START + step / 4, evaluation_lineage=metric))
-    (tmp_path / "run").mkdir()
     old_segment(tmp_path / "run", *events)
     expected, firing = [], set()
     for step in range(1, 6000):
@@ -591,10 +553,7 @@ def test_where_each_reading_takes_long_silence_is_noticed(
     began = time.time()
     clock = SimpleNamespace(time=lambda: began, monotonic=lambda: passed)
     rule, poller = read_rule("no data for 1m"), Slow(str(tmp_path))
-    [silent] = (
-        each
-        for each in watch(tmp_path, [rule], stop=stop, interval=0.0, poller=poller, clock=clock)
-        if isinstance(each, Transition) and (stop.set() or True)
-    )
+    news = watch(tmp_path, [rule], stop=stop, interval=0.0, poller=poller, clock=clock)
+    [silent] = (each for each in news if isinstance(each, Transition) and (stop.set() or True))
     assert silent.firing
     assert next(readings) < 99

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import errno
 import os
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rec_summary._pb.summary_pb2 import Compaction, Event
+from rec_summary._pb.summary_pb2 import Event
 from rec_summary.compaction import commit, directory
 from rec_summary.compaction.directory import CompactionError, keep_within
 from rec_summary.compaction.rewriting import compacted_name, rewrite
@@ -24,7 +25,7 @@ from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import recorded_values
 from tests.support.compacting import BUDGET, EDGES, ROOT, check, compact, write_records
-from tests.support.record_dirs import event, scalar, summary_name, write_payloads, write_segment
+from tests.support.record_dirs import losses, summary_name, write_payloads, write_segment
 
 
 @pytest.fixture
@@ -103,23 +104,18 @@ def _roomy(records: Path) -> int:
 
 def test_readers_at_each_moment(records: Path) -> None:
     done = threading.Event()
-    failures: list[BaseException] = []
 
     def read() -> None:
-        try:
-            while not done.is_set():
-                check(records)
-        except BaseException as error:  # noqa: BLE001  # raised below
-            failures.append(error)
+        while not done.is_set():
+            check(records)
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        assert keep_within(str(records), 0, _roomy(records))
-    finally:
-        done.set()
-        reader.join()
-    assert not failures
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        try:
+            assert keep_within(str(records), 0, _roomy(records))
+        finally:
+            done.set()
+        reading.result()
     check(records)
 
 
@@ -127,14 +123,13 @@ def test_a_full_disk_leaves_the_old_files(records: Path, monkeypatch: pytest.Mon
     def full(fd: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    before = sorted(os.listdir(records))
+    before = [name for name in sorted(os.listdir(records)) if "lock" not in name]
     monkeypatch.setattr(os, "fsync", full)  # no disk here fills up just then
     with pytest.raises(OSError, match="No space left"):
         keep_within(str(records), 0, BUDGET)
     monkeypatch.undo()
-    assert [name for name in sorted(os.listdir(records)) if "lock" not in name] == [
-        name for name in before if "lock" not in name
-    ]
+    left = sorted(os.listdir(records))
+    assert [name for name in left if "lock" not in name] == before
     check(records, complete=True)
 
 
@@ -164,19 +159,17 @@ def test_a_limit_on_the_size_of_files_leaves_the_old_files(records: Path) -> Non
 def test_links_are_neither_followed_nor_removed(
     records: Path, tmp_path: Path, *, output: bool
 ) -> None:
-    secret = write_payloads(tmp_path / "secret", event(1, scalar("secret", 1)).SerializeToString())
+    [message] = losses([1], tag="secret")
+    secret = write_payloads(tmp_path / "secret", message.SerializeToString())
     before = secret.read_bytes()
     link = records / "events.out.events.summary.1700000000.0.host_MS"
     link.symlink_to(secret)
     for hidden in (".rec_summary-compacting-0.tmp", ".rec_summary.compaction-0.lock"):
         (records / hidden).symlink_to(tmp_path / "secret")
     place = tmp_path / "out" if output else None
-    if output:
-        with pytest.raises(CompactionError, match="it is a link"):
-            directory.compact(records, BUDGET, output=place)
-    else:
-        with pytest.raises(CompactionError, match="it is a link"):
-            directory.compact(records, BUDGET)  # its lock is a link
+    with pytest.raises(CompactionError, match="it is a link"):
+        directory.compact(records, BUDGET, output=place)
+    if not output:
         (records / ".rec_summary.compaction-0.lock").unlink()
         [run] = directory.compact(records, BUDGET)
         assert str(link) in dict(run.left)
@@ -199,35 +192,33 @@ def test_one_process_compacts_at_a_time(records: Path, kind: str, ending: str) -
     check(records, complete=True)
 
 
+def write_head(directory: Path, name: str, *superseded: str) -> None:
+    """Writes a compacted file of which there is the head only."""
+    head = Event(wall_time=1.0, version="MindSpore.Event:1")
+    head.compaction.superseded.extend(superseded)
+    write_payloads(directory / f"events.compacted-{name}.host_MS", head.SerializeToString())
+
+
 def test_a_head_cannot_remove_files_that_are_not_its_own(tmp_path: Path) -> None:
-    write_segment(tmp_path / "run", event(1, scalar("loss", 1.0)))
+    write_segment(tmp_path / "run", *losses([1]))
     (tmp_path / "outside").write_text("x")
     outside = write_payloads(tmp_path / summary_name(20), b"")
     names = [
         *("../outside", f"../{outside.name}", str(outside), "/etc/passwd", "notes.txt"),
         *(summary_name(5), summary_name(10**9, 3)),
     ]
-    head = Event(
-        wall_time=1.0, version="MindSpore.Event:1", compaction=Compaction(superseded=names)
-    )
     (tmp_path / "run" / "notes.txt").write_text("x")
     stranger = write_payloads(tmp_path / "run" / summary_name(10**9, 3), b"")
-    name = "events.compacted-99-0001.out.events.summary.10.0.host_MS"
-    write_payloads(tmp_path / "run" / name, head.SerializeToString())
+    write_head(tmp_path / "run", "99-0001.out.events.summary.10.0", *names)
     commit.recover(str(tmp_path / "run"), 0)
-    assert (tmp_path / "outside").exists()
-    assert outside.exists()
-    assert (tmp_path / "run" / "notes.txt").exists()
-    assert stranger.exists()
+    others = [tmp_path / "outside", outside, tmp_path / "run" / "notes.txt", stranger]
+    assert [path for path in others if not path.exists()] == []
     assert len(list_files(str(tmp_path / "run"))) == 4
 
 
 def test_what_another_rank_has_begun_is_left_to_it(tmp_path: Path) -> None:
     replaced = write_payloads(tmp_path / summary_name(15, rank=1))
-    head = Event(wall_time=1.0, version="MindSpore.Event:1")
-    head.compaction.superseded.append(replaced.name)
-    name = "events.compacted-20-0001.out.events.summary.10.1.host_MS"
-    write_payloads(tmp_path / name, head.SerializeToString())
+    write_head(tmp_path, "20-0001.out.events.summary.10.1", replaced.name)
     commit.recover(str(tmp_path), 0)
     assert replaced.exists()
     commit.recover(str(tmp_path), 1)
@@ -238,18 +229,12 @@ def test_heads_cannot_hide_each_other_or_a_file_that_is_written(tmp_path: Path) 
     writer = RunWriter(tmp_path)
     live = Path(writer.paths[0])
     stamp = list_files(str(tmp_path))[0].name.stamp
-    ending = f".out.events.summary.{stamp - 5}.0.host_MS"
-    names = [f"events.compacted-{stamp}-000{number}{ending}" for number in (1, 2)]
-    directory = f"events.out.events.summary.{stamp - 1}.0.host_MS"
+    heads = [f"{stamp}-000{number}.out.events.summary.{stamp - 5}.0" for number in (1, 2)]
+    names = [f"events.compacted-{head}.host_MS" for head in heads]
+    directory = summary_name(stamp - 1)
     (tmp_path / directory).mkdir()
-    for name in names:
-        superseded = [*names, live.name, directory]
-        head = Event(
-            wall_time=1.0,
-            version="MindSpore.Event:1",
-            compaction=Compaction(superseded=superseded),
-        )
-        write_payloads(tmp_path / name, head.SerializeToString())
+    for head in heads:
+        write_head(tmp_path, head, *names, live.name, directory)
     shown = {os.path.basename(file.path) for file in list_files(str(tmp_path))}
     assert names[1] in shown  # the later compaction of the two
     commit.recover(str(tmp_path), 0)

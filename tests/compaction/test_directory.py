@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.compaction import commit
-from rec_summary.compaction.directory import (
-    BudgetError,
-    RunWork,
-    compact,
-    keep_within,
-)
+from rec_summary.compaction.directory import BudgetError, RunWork, compact, keep_within
 from rec_summary.compaction.rewriting import compacted_name, rewrite
 from rec_summary.errors import ArgumentError
 from rec_summary.records.format.names import Kind, hidden_path
@@ -32,18 +27,10 @@ from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import finished_scalars
+from tests.support import record_dirs
 from tests.support.compacting import BUDGET, check, shown, write_records
-from tests.support.record_dirs import (
-    custom,
-    event,
-    lineage,
-    scalar,
-    summary_name,
-    train,
-    tree,
-    write_payloads,
-    write_segment,
-)
+from tests.support.damage import flip
+from tests.support.record_dirs import event, lineage, losses, scalar, tree, write_segment
 
 OLD = 1_700_000_000  # no process writes a file that has not changed since then
 
@@ -54,11 +41,18 @@ def rested(directory: Path) -> None:
         os.utime(path, (OLD, OLD))
 
 
-def damaged(path: Path) -> None:
-    """Changes a bit of a record in the middle of a file."""
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
+def segments(directory: Path, count: int, size: int, *also: object, rank: int = 0) -> list[Path]:
+    """Writes files of so many losses each, the first one at step 1; returns the summary files."""
+    firsts = range(1, count * size + 1, size)
+    return [
+        write_segment(directory, *also, *losses(range(first, first + size)), rank=rank)[0]
+        for first in firsts
+    ]
+
+
+def notes(**entries: object) -> object:
+    """Returns a record of the lineage with these entries."""
+    return lineage(user_defined_info=record_dirs.custom(entries))
 
 
 def test_files_that_another_process_has_compacted_meanwhile_count_once(tmp_path: Path) -> None:
@@ -94,8 +88,8 @@ def test_whatever_the_budget_the_extremes_of_each_bucket_stay_exact(
     parts: tuple[float, float],
 ) -> None:
     records = tmp_path_factory.mktemp("tree") / "run"
-    losses = {gap * number: value for number, value in enumerate(values)}
-    messages = [event(step, scalar("loss", value)) for step, value in losses.items()]
+    recorded = {gap * number: value for number, value in enumerate(values)}
+    messages = [event(step, scalar("loss", value)) for step, value in recorded.items()]
     for first in range(0, len(messages), 150):
         write_segment(records, *messages[first : first + 150])
     rested(records)
@@ -107,11 +101,11 @@ def test_whatever_the_budget_the_extremes_of_each_bucket_stay_exact(
         width = max((head.bucket_steps for head in heads), default=1)
         [(_, columns)] = finished_scalars(run, EVERYTHING, Report())
         kept = dict(zip(columns.steps.tolist(), columns.values.tolist(), strict=True))
-        assert kept.items() <= losses.items()
-        for bucket in {step // width for step in losses}:
+        assert kept.items() <= recorded.items()
+        for bucket in {step // width for step in recorded}:
             before, after = (
                 [value for step, value in each.items() if step // width == bucket]
-                for each in (losses, kept)
+                for each in (recorded, kept)
             )
             assert (min(before), max(before)) == (min(after), max(after))
         rested(records)
@@ -119,15 +113,10 @@ def test_whatever_the_budget_the_extremes_of_each_bucket_stay_exact(
 
 def test_a_dry_run_a_copy_and_a_replacement_do_the_same(tmp_path: Path) -> None:
     records, output = tmp_path / "run", tmp_path / "small"
-    for rank, number in ((0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2)):
-        steps = range(number * 200, number * 200 + 200)
-        path, _ = write_segment(
-            records, *(event(step, scalar("loss", step)) for step in steps), rank=rank
-        )
-        if (rank, number) == (0, 3):
-            damaged(path)
+    flip(segments(records, 4, 200)[2])
+    *_, last = segments(records, 2, 200, rank=1)
     rested(records)
-    for name in (".rec_summary-compacting-0.tmp", os.path.basename(hidden_path(str(path)))):
+    for name in (".rec_summary-compacting-0.tmp", os.path.basename(hidden_path(str(last)))):
         (records / name).write_bytes(b"x")  # of a compaction that was killed
     before = tree(records)
     budget = 2 * find_runs(records)[0].nbytes // 3
@@ -150,28 +139,26 @@ def test_a_dry_run_a_copy_and_a_replacement_do_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "what"),
+    ("name", "value", "what"),
     [
-        ({"total_bytes": True}, "total_bytes is invalid"),
-        ({"total_bytes": 1e6}, "total_bytes is invalid"),
-        ({"total_bytes": 0}, "total_bytes is invalid"),
-        ({"output": "file"}, "an empty directory, or one that does not exist"),
-        ({"output": "full"}, "an empty directory, or one that does not exist"),
-        ({"source": "http://host/records"}, "a local directory, or an output as well"),
+        *(("total_bytes", value, "total_bytes is invalid") for value in (True, 1e6, 0)),
+        *(("output", name, "an empty directory, or one that do") for name in ("file", "full")),
+        ("source", "http://host/records", "a local directory, or an output as well"),
     ],
 )
 def test_arguments_are_checked_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object, what: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_payloads(Path("file"))
-    write_payloads(Path("full/file"))
+    record_dirs.write_payloads(Path("file"))
+    record_dirs.write_payloads(Path("full/file"))
+    arguments: dict[str, Any] = {"source": "nothing", "total_bytes": 1, name: value}
     with pytest.raises(ArgumentError, match=what):
-        compact(**{"source": "nothing", "total_bytes": 1, **change})
+        compact(**arguments)
 
 
 def test_a_copy_may_be_made_in_an_empty_directory(tmp_path: Path) -> None:
-    paths = write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
+    paths = write_segment(tmp_path / "run", *losses([1]))
     rested(tmp_path / "run")
     paths[0].chmod(0o4640)
     (tmp_path / "empty").mkdir()
@@ -185,11 +172,8 @@ def test_a_copy_may_be_made_in_an_empty_directory(tmp_path: Path) -> None:
 def test_records_at_a_url_are_compacted_as_those_in_a_directory(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     records, url = tmp_path / "runs" / "run", f"memory://{tmp_path.name}"
-    paths = []
-    for first in (1, 501, 1001):
-        losses = [event(step, scalar("loss", step)) for step in range(first, first + 500)]
-        paths.append(write_segment(records, *losses)[0])
-    damaged(paths[0])
+    paths = segments(records, 3, 500)
+    flip(paths[0])
     rested(records)
     fsspec.filesystem("memory").put(str(tmp_path / "runs"), f"/{tmp_path.name}", recursive=True)
     budget = find_runs(records)[0].nbytes * 3 // 4
@@ -219,14 +203,10 @@ def test_files_of_a_writer_that_rests_are_left(tmp_path: Path) -> None:
 
 def test_damaged_files_leave_the_others_their_room(tmp_path: Path) -> None:
     records = tmp_path / "run"
-    paths = []
-    for number in range(10):
-        steps = range(number * 200 + 1, number * 200 + 201)
-        summary, _ = write_segment(records, *(event(step, scalar("loss", step)) for step in steps))
-        paths.append(summary)
+    paths = segments(records, 10, 200)
     size = paths[0].stat().st_size
     for number in (2, 6):
-        damaged(paths[number])
+        flip(paths[number])
     rested(records)
     [done] = compact(records, 7 * size // 2)
     assert {path for path, _ in done.left} == {str(paths[2]), str(paths[6])}
@@ -238,13 +218,10 @@ def test_damaged_files_leave_the_others_their_room(tmp_path: Path) -> None:
 def test_the_budget_that_an_error_asks_for_is_enough_for_all_ranks(tmp_path: Path) -> None:
     records = tmp_path / "run"
     for rank, count in enumerate((300, 20, 600)):
-        for number in range(2):
-            steps = range(number * 500 + 1, number * 500 + 501)
-            notes = lineage(user_defined_info=custom({f"n{n}": n for n in range(count)}))
-            losses = [event(step, scalar("loss", step)) for step in steps]
-            summary, _ = write_segment(records, notes, *losses, rank=rank)
-            if rank == 1 and number == 0:
-                damaged(summary)
+        entries = {f"n{n}": n for n in range(count)}
+        first, _ = segments(records, 2, 500, notes(**entries), rank=rank)
+        if rank == 1:
+            flip(first)
     rested(records)
     copy, budget = tmp_path / "copy", 100
     for _ in range(6):  # the others may lack room as well
@@ -268,10 +245,7 @@ def test_the_budget_that_an_error_asks_for_is_enough_for_all_ranks(tmp_path: Pat
 
 def test_a_budget_that_is_too_small_leaves_no_replaced_files(tmp_path: Path) -> None:
     records = tmp_path / "run"
-    for first in (1, 501):
-        notes = lineage(user_defined_info=custom({f"n{n}": n for n in range(500)}))
-        losses = [event(step, scalar("loss", step)) for step in range(first, first + 500)]
-        write_segment(records, notes, *losses)
+    segments(records, 2, 500, notes(**{f"n{n}": n for n in range(500)}))
     rested(records)
     with pytest.raises(BudgetError):
         compact(records, 100)
@@ -281,7 +255,7 @@ def test_a_budget_that_is_too_small_leaves_no_replaced_files(tmp_path: Path) -> 
 
 def test_files_without_records_need_no_room(tmp_path: Path) -> None:
     records = tmp_path / "run"
-    _, path = write_segment(records, lineage(user_defined_info=custom({"notes": "x" * 1000})))
+    _, path = write_segment(records, notes(notes="x" * 1000))
     for summary in records.glob("*_MS"):
         summary.write_bytes(b"")
     rested(records)
@@ -292,10 +266,7 @@ def test_files_without_records_need_no_room(tmp_path: Path) -> None:
 
 def test_where_files_cannot_be_locked_none_is_compacted(tmp_path: Path) -> None:
     """There, those that are being written look like the others."""
-    for first in range(1, 1000, 100):
-        write_segment(
-            tmp_path, *(event(step, scalar("loss", step)) for step in range(first, first + 100))
-        )
+    segments(tmp_path, 10, 100)
     own = {file.name.stamp for file in list_files(str(tmp_path))}
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(OSError, match="a file system with flock"):
@@ -325,11 +296,8 @@ def test_a_writer_has_the_room_that_another_one_of_its_rank_leaves_or_half_of_th
 ) -> None:
     writers, (own, other) = write_both(tmp_path, 1000, steps_of_theirs)
     budget = 32_000
-    theirs = {
-        f.path: Path(f.path).read_bytes()
-        for f in list_files(str(tmp_path))
-        if f.name.stamp in other
-    }
+    files = [file for file in list_files(str(tmp_path)) if file.name.stamp in other]
+    theirs = {file.path: Path(file.path).read_bytes() for file in files}
     assert keep_within(str(tmp_path), 0, budget, own=own)
     part = max(budget - sum(map(len, theirs.values())), budget // 2)
     ours = sum(file.nbytes for file in list_files(str(tmp_path)) if file.name.stamp in own)
@@ -372,12 +340,9 @@ def test_what_was_written_after_a_file_was_listed_says_whose_it_is(tmp_path: Pat
 def test_more_than_a_number_of_lineage_files_are_joined(
     tmp_path: Path, count: int, left: int, *, is_damaged: bool
 ) -> None:
-    paths = [
-        write_segment(tmp_path, lineage(user_defined_info=custom({"start": start})))[1]
-        for start in range(count)
-    ]
+    paths = [write_segment(tmp_path, notes(start=start))[1] for start in range(count)]
     if is_damaged:
-        damaged(paths[3])
+        flip(paths[3])
     keep_within(str(tmp_path), 0, 10**6)
     files = [file for file in list_files(str(tmp_path)) if file.name.kind is Kind.LINEAGE]
     assert len(files) == left
@@ -386,8 +351,8 @@ def test_more_than_a_number_of_lineage_files_are_joined(
 def test_the_states_of_a_long_training_become_one_before_they_take_the_room_of_values(
     tmp_path: Path,
 ) -> None:
-    states = [lineage(train_lineage=train(status=RunState.RUNNING, step=s)) for s in range(99)]
-    _, path = write_segment(tmp_path, *states)
+    states = [record_dirs.train(status=RunState.RUNNING, step=step) for step in range(99)]
+    _, path = write_segment(tmp_path, *(lineage(train_lineage=state) for state in states))
     nbytes = path.stat().st_size
     assert keep_within(str(tmp_path), 0, nbytes * 100) == []  # it takes little
     [done] = keep_within(str(tmp_path), 0, nbytes * 32)
@@ -398,33 +363,28 @@ def test_the_states_of_a_long_training_become_one_before_they_take_the_room_of_v
 
 def test_what_always_stays_may_be_larger_than_its_part(tmp_path: Path) -> None:
     for first in range(1, 2001, 500):
-        steps = range(first, first + 500)
-        write_segment(tmp_path, *(event(step, scalar("eval/auc", step)) for step in steps))
+        write_segment(tmp_path, *losses(range(first, first + 500), tag="eval/auc"))
     assert keep_within(str(tmp_path), 0, 10_000)
     assert shown(tmp_path)[0] == {"eval/auc": list(range(1, 2001))}
 
 
-@pytest.mark.parametrize(("part", "is_enough"), [(0.85, True), (0.75, False)])
-def test_a_run_may_be_a_quarter_larger_than_its_budget(
-    tmp_path: Path, part: float, *, is_enough: bool
-) -> None:
+def test_a_run_may_be_a_quarter_larger_than_its_budget(tmp_path: Path) -> None:
     records = tmp_path / "run"
-    write_segment(records, *(event(step, scalar("eval/auc", step)) for step in range(9000)))
+    write_segment(records, *losses(range(9000), tag="eval/auc"))
     rested(records)
-    budget = int(find_runs(records)[0].nbytes * part)
-    if is_enough:
-        compact(records, budget)
-    else:
-        with pytest.raises(BudgetError):
-            compact(records, budget)
+    nbytes = find_runs(records)[0].nbytes
+    with pytest.raises(BudgetError):
+        compact(records, int(nbytes * 0.75))
+    assert find_runs(records)[0].nbytes == nbytes
+    compact(records, int(nbytes * 0.85))
 
 
 @pytest.mark.parametrize("count", [MOST_FILES, MOST_FILES + 1])
 def test_many_files_are_joined_although_there_is_room(tmp_path: Path, count: int) -> None:
     records = tmp_path / "run"
-    for step in range(1, count + 1):
-        message = event(step, scalar("loss", step))
-        write_payloads(records / summary_name(step), message.SerializeToString())
+    for message in losses(range(1, count + 1)):
+        path = records / record_dirs.summary_name(message.step)
+        record_dirs.write_payloads(path, message.SerializeToString())
     rested(records)
     [done] = compact(records, find_runs(records)[0].nbytes)  # exactly
     assert len(done.replaced) == (count > MOST_FILES)
@@ -432,17 +392,14 @@ def test_many_files_are_joined_although_there_is_room(tmp_path: Path, count: int
 
 def test_many_files_without_records_are_within_any_budget(tmp_path: Path) -> None:
     for stamp in range(200):
-        write_payloads(tmp_path / summary_name(stamp))
+        record_dirs.write_payloads(tmp_path / record_dirs.summary_name(stamp))
     rested(tmp_path)
     [done] = compact(tmp_path, 100)
     assert (done.bytes_after, done.replaced) == (0, ())
 
 
 def test_a_file_that_was_being_created_is_not_replaced(tmp_path: Path) -> None:
-    for first in (1, 101):
-        write_segment(
-            tmp_path, *(event(step, scalar("loss", step)) for step in range(first, first + 100))
-        )
+    segments(tmp_path, 2, 100)
     work = RunWork()
     rows, _ = work.rows(list_files(str(tmp_path)))
     newest = rows[0][-1].file.path
@@ -455,12 +412,9 @@ def test_a_file_that_was_being_created_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_file_whose_name_is_no_text_is_left(tmp_path: Path) -> None:
     records = tmp_path / "run"
-    paths = []
-    for number in range(5):
-        steps = range(number * 200 + 1, number * 200 + 201)
-        paths += write_segment(records, *(event(step, scalar("loss", step)) for step in steps))
-    odd = os.fsencode(paths[4]).replace(b"events.out", b"\xff.out")
-    os.rename(paths[4], odd)
+    path = segments(records, 5, 200)[2]
+    odd = os.fsencode(path).replace(b"events.out", b"\xff.out")
+    os.rename(path, odd)
     rested(records)
     [done] = compact(records, 20_000)
     assert done.left == ((os.fsdecode(odd), "its name is not UTF-8"),)

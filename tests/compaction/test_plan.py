@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,28 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event
-from rec_summary.compaction.plan import (
-    MOST_TIER,
-    FileGroup,
-    Segment,
-    next_group,
-    tier_of,
-    tiers_within,
-)
-from rec_summary.records.format.names import Kind, RecordName, parse_name
-from rec_summary.records.reading.runs import RecordFile
-from rec_summary.records.writing.retention import (
-    MOST_FILES,
-    MOST_SMALL,
-    begin_bytes,
-    segment_bytes,
-    small_bytes,
-)
+from rec_summary.compaction.plan import MOST_TIER, Segment, next_group, tier_of, tiers_within
+from rec_summary.records.format.names import Kind, RecordName
+from rec_summary.records.reading.runs import RecordFile, list_files
+from rec_summary.records.writing import retention
+from rec_summary.records.writing.retention import MOST_FILES, MOST_SMALL
 from tests.support.record_dirs import summary_name, write_payloads
 
 TOTAL = 32 << 20
-FULL, SMALL = segment_bytes(TOTAL), small_bytes(TOTAL)
-MUCH = begin_bytes(TOTAL) + 1
+FULL, SMALL = retention.segment_bytes(TOTAL), retention.small_bytes(TOTAL)
+MUCH = retention.begin_bytes(TOTAL) + 1
 
 
 def row(*sizes: int, tiers: Sequence[int] | None = None, first: int = 0) -> list[Segment]:
@@ -44,67 +33,62 @@ def row(*sizes: int, tiers: Sequence[int] | None = None, first: int = 0) -> list
     ]
 
 
-def chosen(group: FileGroup | None) -> tuple[list[int], int]:
-    """Returns the stamps of the files of a group, and the tier that they get."""
-    assert group is not None
-    return [segment.file.name.stamp for segment in group.segments], group.tier
+def chosen(*rows: list[Segment], nbytes: int) -> tuple[list[int], int] | None:
+    """Returns the stamps of the files that are next, and the tier that they get."""
+    group = next_group(list(rows), TOTAL, nbytes)
+    return group and ([segment.file.name.stamp for segment in group.segments], group.tier)
+
+
+def full(*tiers: int) -> list[Segment]:
+    """Returns full files of these tiers."""
+    return row(*[FULL] * len(tiers), tiers=tiers)
 
 
 def test_the_oldest_complete_files_become_coarser_where_there_is_no_room() -> None:
-    segments = row(*[FULL] * 28)
-    assert next_group([segments], TOTAL, MUCH - 1) is None
-    assert chosen(next_group([segments], TOTAL, MUCH)) == ([0], 1)
-    thirds = row(*[FULL // 3] * 84)
-    assert chosen(next_group([thirds], TOTAL, MUCH)) == ([0, 1, 2], 1)
-    large = row(*[3 * FULL] * 9)
-    assert chosen(next_group([large], TOTAL, MUCH)) == ([0], 1)
+    assert chosen(row(*[FULL] * 28), nbytes=MUCH - 1) is None
+    assert chosen(row(*[FULL] * 28), nbytes=MUCH) == ([0], 1)
+    assert chosen(row(*[FULL // 3] * 84), nbytes=MUCH) == ([0, 1, 2], 1)
+    assert chosen(row(*[3 * FULL] * 9), nbytes=MUCH) == ([0], 1)
 
 
 def test_half_of_the_budget_stays_complete() -> None:
-    tiers = [2, 2, 2, 1, 1, *[0] * 16]
-    assert chosen(next_group([row(*[FULL] * 21, tiers=tiers)], TOTAL, MUCH)) == ([3], 2)
-    tiers.append(0)
-    assert chosen(next_group([row(*[FULL] * 22, tiers=tiers)], TOTAL, MUCH)) == ([5], 1)
+    assert chosen(full(2, 2, 2, 1, 1, *[0] * 16), nbytes=MUCH) == ([3], 2)
+    assert chosen(full(2, 2, 2, 1, 1, *[0] * 17), nbytes=MUCH) == ([5], 1)
 
 
-@pytest.mark.parametrize(("tiers", "oldest"), [([2] * 3 + [1] * 2, 3), ([2] * 5 + [1] * 2, 0)])
-def test_a_coarser_tier_may_take_twice_as_much(tiers: list[int], oldest: int) -> None:
-    group = next_group([row(*[FULL] * len(tiers), tiers=tiers)], TOTAL, MUCH)
-    assert chosen(group) == ([oldest], tiers[oldest] + 1)
+def test_a_coarser_tier_may_take_twice_as_much() -> None:
+    assert chosen(full(2, 2, 2, 1, 1), nbytes=MUCH) == ([3], 2)
+    assert chosen(full(2, 2, 2, 2, 2, 1, 1), nbytes=MUCH) == ([0], 3)
 
 
 def test_the_oldest_files_of_several_writers_come_first() -> None:
-    rows = [row(*[FULL] * 9, first=100), row(*[FULL] * 9, first=50)]
-    assert chosen(next_group(rows, TOTAL, MUCH)) == ([50], 1)
+    rows = [row(*[FULL] * 9, first=first) for first in (100, 50)]
+    assert chosen(*rows, nbytes=MUCH) == ([50], 1)
 
 
 def test_what_takes_no_more_than_a_file_stays() -> None:
     """Damaged files may take the budget: the others do not become nothing."""
-    tiers = [4, 3, 2, 1, 0]
-    assert next_group([row(*[FULL] * 5, tiers=tiers)], TOTAL, MUCH) is None
-    assert chosen(next_group([row(FULL, FULL)], TOTAL, MUCH)) == ([0], 1)
-    assert next_group([row(*[FULL] * 5, tiers=[MOST_TIER] * 5)], TOTAL, MUCH) is None
-    assert next_group([], TOTAL, MUCH) is None
+    assert chosen(full(4, 3, 2, 1, 0), nbytes=MUCH) is None
+    assert chosen(full(0, 0), nbytes=MUCH) == ([0], 1)
+    assert chosen(full(*[MOST_TIER] * 5), nbytes=MUCH) is None
+    assert chosen(nbytes=MUCH) is None
 
 
 def test_more_than_a_number_of_small_files_are_joined() -> None:
-    assert next_group([row(*[SMALL] * MOST_SMALL)], TOTAL, 0) is None
-    mixed = row(*[FULL] * 9, *[SMALL] * (MOST_SMALL + 1))
-    numbers, tier = chosen(next_group([mixed], TOTAL, 0))
-    assert (numbers, tier) == (list(range(9, 17)), 0)  # one full file of them
-    coarse = row(*[SMALL] * (MOST_SMALL + 1), tiers=[2] * 7 + [1] * 10)
-    assert chosen(next_group([coarse], TOTAL, 0)) == (list(range(7, 15)), 1)
+    assert chosen(row(*[SMALL] * MOST_SMALL), nbytes=0) is None
+    small = [SMALL] * (MOST_SMALL + 1)
+    assert chosen(row(*[FULL] * 9, *small), nbytes=0) == ([*range(9, 17)], 0)  # one full file
+    assert chosen(row(*small, tiers=[2] * 7 + [1] * 10), nbytes=0) == ([*range(7, 15)], 1)
 
 
 def test_more_than_a_number_of_files_are_joined() -> None:
-    size = FULL // 2
-    assert next_group([row(*[size] * MOST_FILES)], TOTAL, 0) is None
-    assert chosen(next_group([row(*[size] * (MOST_FILES + 1))], TOTAL, 0)) == ([0, 1], 0)
+    assert chosen(row(*[FULL // 2] * MOST_FILES), nbytes=0) is None
+    assert chosen(row(*[FULL // 2] * (MOST_FILES + 1)), nbytes=0) == ([0, 1], 0)
 
 
 def test_files_of_two_writers_never_become_one() -> None:
     rows = [row(SMALL, first=number) for number in range(MOST_FILES + 1)]
-    assert next_group(rows, TOTAL, 0) is None
+    assert chosen(*rows, nbytes=0) is None
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=40), st.integers(0, 20_000))
@@ -136,10 +120,10 @@ def test_a_file_states_its_tier(tmp_path: Path, stated: int | None, tier: int) -
     if stated is not None:
         head.compaction.least_bucket_steps = stated
     text = summary_name(10).replace("events.out", "events.compacted-20-0001.out")
-    path = write_payloads(tmp_path / text, head.SerializeToString())
-    name = parse_name(text)
-    assert name is not None
-    assert tier_of(RecordFile(str(path), name)) == tier
-    plain = parse_name(summary_name(10))
-    assert plain is not None
-    assert tier_of(RecordFile(summary_name(10), plain)) == 0
+    write_payloads(tmp_path / text, head.SerializeToString())
+    [file] = list_files(str(tmp_path))
+    assert tier_of(file) == tier
+    write_payloads(tmp_path / "plain" / summary_name(10))
+    [plain] = list_files(str(tmp_path / "plain"))
+    os.unlink(plain.path)  # its name says that it has none
+    assert tier_of(plain) == 0

@@ -21,6 +21,7 @@ from tests.support import corpus, event_files
 from tests.support.event_files import shown
 from tests.support.following import Follower, write
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
+from tests.support.record_dirs import losses as recorded
 from tests.support.waiting import eventually
 
 BUDGET = 60_000
@@ -36,9 +37,12 @@ def logdir(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def segment(records: Path, first: int, last: int) -> None:
-    described = lineage(last, train_lineage=train(step=last))
-    write_segment(records / "run", described, *_steps(first, last))
+def segments(records: Path, first: int, last: int) -> None:
+    """Records losses in files of up to 250 steps."""
+    for begin in range(first, last + 1, 250):
+        end = min(begin + 249, last)
+        described = lineage(end, train_lineage=train(step=end))
+        write_segment(records / "run", described, *_steps(begin, end))
 
 
 def _steps(first: int, last: int) -> list[object]:
@@ -54,8 +58,7 @@ def losses(logdir: Path) -> list[int]:
 
 
 def test_an_export_adds_nothing_because_of_compaction(records: Path, logdir: Path) -> None:
-    for first in range(1, 2001, 250):
-        segment(records, first, first + 249)
+    segments(records, 1, 2000)
     export_tensorboard(records, logdir)
     before = shown(logdir)
     compact(records)
@@ -63,7 +66,7 @@ def test_an_export_adds_nothing_because_of_compaction(records: Path, logdir: Pat
     assert report.replaced == []
     assert report.exported.get("scalar_value", 0) == 0
     assert shown(logdir) == before
-    segment(records, 2001, 2250)
+    segments(records, 2001, 2250)
     report = export_tensorboard(records, logdir)
     assert report.replaced == []
     assert losses(logdir) == list(range(1, 2251))
@@ -73,11 +76,9 @@ def test_an_export_adds_nothing_because_of_compaction(records: Path, logdir: Pat
 
 
 def test_an_export_goes_on_inside_a_compacted_file(records: Path, logdir: Path) -> None:
-    for first in range(1, 1001, 250):
-        segment(records, first, first + 249)
+    segments(records, 1, 1000)
     export_tensorboard(records, logdir)
-    for first in range(1001, 3001, 250):
-        segment(records, first, first + 249)
+    segments(records, 1001, 3000)
     shutil.copytree(records, records.parent / "copy")
     compact(records)
     assert any(file.name.last is not None for file in list_files(str(records / "run")))
@@ -96,13 +97,11 @@ def test_an_export_goes_on_inside_a_compacted_file(records: Path, logdir: Path) 
 def test_a_restart_inside_a_compacted_file_is_a_restart_for_the_export(
     records: Path, logdir: Path
 ) -> None:
-    segment(records, 1, 500)
+    segments(records, 1, 500)
     export_tensorboard(records, logdir)
-    for first in range(301, 2301, 250):
-        messages = [
-            event(step, scalar("loss", 100), at=2e9 + step) for step in range(first, first + 250)
-        ]
-        write_segment(records / "run", *messages)
+    again = [event(step, scalar("loss", 100), at=2e9 + step) for step in range(301, 2301)]
+    for first in range(0, len(again), 250):
+        write_segment(records / "run", *again[first : first + 250])
     compact(records)
     export_tensorboard(records, logdir)
     fresh = records.parent / "fresh"
@@ -121,7 +120,8 @@ def test_a_follower_goes_on(records: Path, logdir: Path) -> None:
         for first in range(1, 3001, 500):
             write(writer, *_steps(first, first + 499))
             await_loss(logdir, first + 499)
-            keep_within(str(records / "run"), 0, BUDGET, own=writer_stamps(writer))
+            own = {file.name.stamp for file in list_files(writer.directory)}
+            keep_within(str(records / "run"), 0, BUDGET, own=own)
         write(writer, *_steps(3001, 3010))
         await_loss(logdir, 3010)
     writer.close()
@@ -129,11 +129,6 @@ def test_a_follower_goes_on(records: Path, logdir: Path) -> None:
     assert follower.report is not None
     assert follower.report.problems == []
     assert any(file.name.last is not None for file in list_files(str(records / "run")))
-
-
-def writer_stamps(writer: RunWriter) -> set[int]:
-    names = [file.name for file in list_files(writer.directory)]
-    return {name.stamp for name in names}
 
 
 def await_loss(logdir: Path, step: int) -> None:
@@ -146,22 +141,20 @@ def await_loss(logdir: Path, step: int) -> None:
 
 
 def test_tail_shows_nothing_again(records: Path) -> None:
-    for first in range(1, 2001, 250):
-        segment(records, first, first + 249)
+    segments(records, 1, 2000)
     tail = Tail(str(records))
     steps = [step for new in tail.poll() for step in new.columns.steps.tolist()]
     assert steps == list(range(1, 2001))
     compact(records)
     assert list(tail.poll()) == []
-    segment(records, 2001, 2010)
+    segments(records, 2001, 2010)
     found = [(new.run, step) for new in tail.poll() for step in new.columns.steps.tolist()]
     assert found == [("run", step) for step in range(2001, 2011)]
 
 
 def test_files_that_are_gone_since_they_were_listed_are_listed_again(records: Path) -> None:
     """As with a budget so tight that replaced files do not stay, or a table that is asked late."""
-    for first in range(1, 2001, 250):
-        segment(records, first, first + 249)
+    segments(records, 1, 2000)
     before = rec_summary.load(records, ranks="0")
     compact(records)
     commit.sweep(str(records / "run"), 0)
@@ -172,7 +165,7 @@ def test_files_that_are_gone_since_they_were_listed_are_listed_again(records: Pa
 
 
 def test_a_landscape_of_a_compacted_run_is_the_same(records: Path, logdir: Path) -> None:
-    steps = [event(step, scalar("loss", step)) for step in range(1, 2001)]
+    steps = recorded(range(1, 2001))
     for first in range(0, 2000, 500):
         picture = [event(first + 1, corpus.landscape(f"landscape_{first}"))]
         write_segment(records / "run", *steps[first : first + 250], *picture)
@@ -191,8 +184,7 @@ def test_a_landscape_of_a_compacted_run_is_the_same(records: Path, logdir: Path)
 
 
 def test_the_data_server_reads_a_compacted_run_again(records: Path) -> None:
-    for first in range(1, 2001, 250):
-        segment(records, first, first + 249)
+    segments(records, 1, 2000)
     index = RunIndex(str(records))
     provider = RecordDataProvider(index)
 

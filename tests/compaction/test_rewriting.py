@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb.anf_ir_pb2 import GraphProto
-from rec_summary._pb.lineage_pb2 import EvaluationLineage, LineageEvent, RunState
+from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
 from rec_summary._pb.summary_pb2 import Compaction, Event
 from rec_summary.compaction.plan import tiers_within
 from rec_summary.compaction.rewriting import (
@@ -32,12 +32,14 @@ from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.runs.values import recorded_values
 from rec_summary.values.summary import encode_event, encode_value
+from tests.support.damage import cut_off, flip
 from tests.support.record_dirs import (
     START,
     custom,
     event,
     histo,
     lineage,
+    losses,
     scalar,
     summary_name,
     train,
@@ -54,7 +56,12 @@ def write_files(directory: Path, *files: Sequence[Any], suffix: str = "") -> Run
     for number, messages in enumerate(files):
         name = summary_name(1_700_000_000 + number).replace("_MS", suffix or "_MS")
         payloads = [VERSION, *(each.SerializeToString() for each in messages)]
-        (directory / name).write_bytes(b"".join(map(frame, payloads)))
+        write_payloads(directory / name, *payloads)
+    return listed(directory)
+
+
+def listed(directory: Path) -> Run:
+    """Returns what is in a directory as a run."""
     return Run("run", str(directory), list_files(str(directory)))
 
 
@@ -66,7 +73,7 @@ def rewritten(run: Run, tiers: Sequence[int], name: str) -> tuple[Run, Compactio
     directory = Path(run.path) / name
     directory.mkdir()
     (directory / compacted_name(run.files)).write_bytes(out.getvalue())
-    return Run("run", str(directory), list_files(str(directory))), compaction
+    return listed(directory), compaction
 
 
 def values_of(run: Run) -> Values:
@@ -155,26 +162,30 @@ def test_whatever_is_recorded_the_extremes_stay_also_the_second_time(
 LINEAGE = st.sampled_from(["running", "finished", "evaluation", "custom", "dataset"])
 
 
+def of_lineage(kind: str, at: float) -> LineageEvent:
+    """Returns a record of the lineage."""
+    message: LineageEvent = lineage(at)
+    if kind == "evaluation":
+        message.evaluation_lineage.metric = f'{{"auc": {at}}}'
+    elif kind == "custom":
+        message.user_defined_info.CopyFrom(custom({"at": at}))
+    elif kind == "dataset":
+        message.dataset_graph.parameter.mapInt["batch"] = int(at)
+    else:
+        state = RunState.RUNNING if kind == "running" else RunState.FINISHED
+        message.train_lineage.CopyFrom(train(status=state, step=int(at)))
+    return message
+
+
 @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.lists(LINEAGE, max_size=8), min_size=1, max_size=4))
 def test_no_lineage_is_lost(tmp_path_factory: Any, rows: list[list[str]]) -> None:
     files: list[list[LineageEvent]] = []
     for row in rows:
-        messages = []
+        messages: list[LineageEvent] = []
         for kind in row:
             at = 100.0 + len(files) * 100 + len(messages) * (-1) ** len(messages)
-            if kind == "evaluation":
-                metrics = EvaluationLineage(metric=f'{{"auc": {at}}}')
-                messages.append(lineage(at, evaluation_lineage=metrics))
-            elif kind == "custom":
-                messages.append(lineage(at, user_defined_info=custom({"at": at})))
-            elif kind == "dataset":
-                message = lineage(at)
-                message.dataset_graph.parameter.mapInt["batch"] = int(at)
-                messages.append(message)
-            else:
-                state = RunState.RUNNING if kind == "running" else RunState.FINISHED
-                messages.append(lineage(at, train_lineage=train(status=state, step=int(at))))
+            messages.append(of_lineage(kind, at))
         files.append(messages)
     run = write_files(tmp_path_factory.mktemp("records") / "run", *files, suffix="_lineage")
     out = io.BytesIO()
@@ -235,7 +246,7 @@ def test_records_that_an_earlier_version_has_compacted_are_read_and_become_coars
     steps = [event(step * nth, scalar("loss", step % 97)) for step in range(1000)]
     name = summary_name(10).replace("events.out", "events.compacted-20-0001.out")
     write_payloads(tmp_path / "run" / name, *(each.SerializeToString() for each in [head, *steps]))
-    run = Run("run", str(tmp_path / "run"), list_files(str(tmp_path / "run")))
+    run = listed(tmp_path / "run")
     made, compaction = rewritten(run, [2], "made")
     assert (compaction.bucket_steps, compaction.least_bucket_steps) == (4096, 100)
     loss = "scalar_value", "loss"
@@ -267,7 +278,7 @@ GRAPHS = [Event(wall_time=5.0, graph_def=GraphProto(name=str(n) * 20_000)) for n
         ([event(s, scalar(f"loss_{s % 7}", s)) for s in STEPS], 4),
         ([event(s, *(scalar(f"m{n}", s + n) for n in range(9))) for s in STEPS[:1000]], 4),
         ([event(s, scalar("loss", s)) if s % 150 else landscape(s) for s in STEPS], 2),
-        ([*GRAPHS, *(event(s, scalar("loss", s)) for s in STEPS)], 3),
+        ([*GRAPHS, *losses(STEPS)], 3),
     ],
     ids=[
         *("scalars", "histograms", "rare histograms", "large records", "both", "evaluations"),
@@ -290,9 +301,8 @@ def test_a_file_is_within_the_size_that_is_asked_for(
 
 
 def test_values_that_a_restart_supersedes_are_left_out(tmp_path: Path) -> None:
-    first = [event(step, scalar("loss", 1.0)) for step in range(1, 101)]
     again = [event(step, scalar("loss", 2.0), at=2e9) for step in range(51, 81)]
-    run = write_files(tmp_path / "run", first, again)
+    run = write_files(tmp_path / "run", losses(range(1, 101), 1.0), again)
     made, _ = rewritten(run, [0], "made")
     found = values_of(made)["scalar_value", "loss"]
     assert sorted(found) == list(range(1, 81))
@@ -309,53 +319,38 @@ def test_what_is_recorded_again_and_again_can_be_thinned(tmp_path: Path) -> None
 
 def test_graphs_stay_once_and_landscapes_always(tmp_path: Path) -> None:
     graph = Event(wall_time=5.0, graph_def=GraphProto(name="net"))
-    landscape = event(0)
-    landscape.summary.value.add(tag="landscape").loss_landscape.metadata.unit = "step"
-    later = Event.FromString(landscape.SerializeToString())
-    later.summary.value[0].tag = "landscape_2"
-    steps = [event(step, scalar("loss", step)) for step in range(1, 2000)]
-    run = write_files(tmp_path / "run", [graph, *steps], [graph, landscape], [later])
-    out = io.BytesIO()
-    rewrite(run, out, [9])
-    path = tmp_path / "made"
-    path.write_bytes(out.getvalue())
-    kept = [Event.FromString(each) for each in payloads_of(path)]
+    run = write_files(
+        tmp_path / "run", [graph, *losses(range(1, 2000))], [graph, landscape(1)], [landscape(2)]
+    )
+    made, _ = rewritten(run, [9], "made")
+    kept = [Event.FromString(each) for each in payloads_of(Path(made.files[0].path))]
     assert kept[0].version == "MindSpore.Event:1"
     assert [each.WhichOneof("what") for each in kept].count("graph_def") == 1
     tags = [value.tag for each in kept for value in each.summary.value]
-    assert tags[-2:] == ["landscape", "landscape_2"]
+    assert tags[-2:] == ["landscape_1", "landscape_2"]
     assert tags.count("loss") == 2
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    run = write_files(tmp_path / "run", [event(step, scalar("loss", 1.0)) for step in range(9)])
-    path = Path(run.files[0].path)
-    data = bytearray(path.read_bytes())
-    data[60] ^= 1
-    path.write_bytes(data)
+    run = write_files(tmp_path / "run", losses(range(9), 1.0))
+    flip(Path(run.files[0].path), 60)
     with pytest.raises(UnfitFile, match=r"^offset \d+: ") as caught:
         rewrite(run, io.BytesIO(), [0])
-    assert caught.value.path == str(path)
+    assert caught.value.path == run.files[0].path
 
 
 def test_a_file_with_a_malformed_histogram_is_refused(tmp_path: Path) -> None:
-    messages = [event(n, histo("w", [1.0])) for n in range(1, 300)]
-    malformed = encode_event(100, START, [encode_value("w", "histogram", b"\x0a\x05")])
-    run = write_files(tmp_path / "run", [])
-    write_payloads(
-        Path(run.files[0].path),
-        *(VERSION, *(each.SerializeToString() for each in messages[:99]), malformed),
-        *(each.SerializeToString() for each in messages[100:]),
-    )
-    run = Run(run.name, run.path, list_files(run.path))
+    payloads = [event(n, histo("w", [1.0])).SerializeToString() for n in range(1, 300)]
+    payloads[99] = encode_event(100, START, [encode_value("w", "histogram", b"\x0a\x05")])
+    write_payloads(tmp_path / summary_name(), VERSION, *payloads)
     with pytest.raises(UnfitFile, match=r"not a summary record"):
-        rewrite(run, io.BytesIO(), [0])
+        rewrite(listed(tmp_path), io.BytesIO(), [0])
 
 
 def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
-    losses = [event(step, scalar("loss", 1.0)) for step in range(1, 1000)]
-    run = write_files(tmp_path / "run", losses[:9])
-    added = [frame(each.SerializeToString()) for each in losses[9:]]
+    messages = losses(range(1, 1000), 1.0)
+    run = write_files(tmp_path / "run", messages[:9])
+    added = [frame(each.SerializeToString()) for each in messages[9:]]
 
     def grow() -> None:
         with open(run.files[0].path, "ab") as file:
@@ -368,16 +363,14 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(tmp_path: Path) -
 
 
 def test_a_record_that_a_crash_cut_short_is_passed_over(tmp_path: Path) -> None:
-    run = write_files(tmp_path / "run", [event(step, scalar("loss", 1.0)) for step in range(1, 9)])
-    path = Path(run.files[0].path)
-    path.write_bytes(path.read_bytes()[:-3])
+    run = write_files(tmp_path / "run", losses(range(1, 9), 1.0))
+    cut_off(Path(run.files[0].path), 3)
     made, _ = rewritten(run, [0], "made")
     assert sorted(values_of(made)["scalar_value", "loss"]) == list(range(1, 8))
 
 
 def test_the_process_can_rest_while_it_reads(tmp_path: Path) -> None:
-    losses = [event(step, scalar("loss", 1.0)) for step in range(9)]
-    run = write_files(tmp_path / "run", losses, losses)
+    run = write_files(tmp_path / "run", *[losses(range(9), 1.0)] * 2)
     notes = write_files(tmp_path / "notes", [lineage()], [lineage()], suffix="_lineage")
     rests: list[str] = []
     rewrite_lineage(notes.files, io.BytesIO(), lambda: rests.append("lineage"))
@@ -389,7 +382,7 @@ def test_the_process_can_rest_while_it_reads(tmp_path: Path) -> None:
 def test_files_of_writers_that_were_killed_at_their_beginning_become_one(tmp_path: Path) -> None:
     for stamp in (20, 10):
         (tmp_path / summary_name(stamp)).write_bytes(b"")
-    run = Run("run", str(tmp_path), list_files(str(tmp_path)))
+    run = listed(tmp_path)
     for is_lineage in (False, True):
         out, path = io.BytesIO(), tmp_path / "made"
         made = rewrite_lineage(run.files, out) if is_lineage else rewrite(run, out, [1])
@@ -419,16 +412,14 @@ def test_names() -> None:
 
 
 def test_the_time_at_which_a_file_was_begun_is_not_that_of_a_value(tmp_path: Path) -> None:
-    late = Event(wall_time=9e9, version="MindSpore.Event:1").SerializeToString()
+    late = Event(wall_time=9e9, version="MindSpore.Event:1")
     for stamp in range(10, 14):
-        steps = range(stamp * 100, stamp * 100 + 99)
-        messages = [event(step, scalar("loss", 1.0)) for step in steps]
+        messages = losses(range(stamp * 100, stamp * 100 + 99), 1.0)
         if stamp == 12:
             messages[50].wall_time = latest = 2e9
-        payloads = [late, *(each.SerializeToString() for each in messages)]
+        payloads = (each.SerializeToString() for each in [late, *messages])
         write_payloads(tmp_path / summary_name(stamp), *payloads)
-    run = Run("run", str(tmp_path), list_files(str(tmp_path)))
-    made, compaction = rewritten(run, [0], "made")
+    made, compaction = rewritten(listed(tmp_path), [0], "made")
     assert compaction.last_time == latest
     head = Event.FromString(payloads_of(Path(made.files[0].path))[0])
     assert head.wall_time == event(1000).wall_time  # the first value

@@ -42,12 +42,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def computed(run: Path, model: Any, changes: dict[str, Any] | None = None, **options: Any) -> Any:
+    """Computes landscapes of a run in this process; returns their tags."""
+    landscape = SummaryLandscape(run)
+    options = {"engine": "sequential", **options}
+    return landscape.gen_landscapes_with_multi_process(model, changes, **options)
+
+
 @pytest.fixture(scope="module")
 def landscapes(run: Path) -> dict[str, Landscape]:
     """What was computed of it, by tag."""
-    tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
-        parts, engine="sequential", replay=False
-    )
+    tags = computed(run, parts, replay=False)
     assert tags == ["landscape_[2, 10]", "landscape_[10]"]
     return {each.tag: each.landscape for each in load(run).landscapes()}
 
@@ -120,9 +125,9 @@ def test_models_that_cannot_be_found(callback: str, match: str) -> None:
 def test_a_model_is_looked_up_before_anything_is_computed(run: Path) -> None:
     progress: list[tuple[str, int, int]] = []
     with pytest.raises(ValueError, match="a function that can be imported"):
-        SummaryLandscape(run).gen_landscapes_with_multi_process(
-            "nothing_of_the_kind:f",
-            {"landscape_size": 5},
+        computed(
+            *(run, "nothing_of_the_kind:f"),
+            engine="loky",
             progress=lambda *done: progress.append(done),
         )
     assert progress == []
@@ -149,9 +154,7 @@ def test_models_that_do_not_fit(run: Path) -> None:
         raise RuntimeError("no data today")
 
     with pytest.raises(ModelError, match="no data today"):
-        SummaryLandscape(run).gen_landscapes_with_multi_process(
-            fails, {"landscape_size": 4}, engine="sequential"
-        )
+        computed(run, fails, {"landscape_size": 4})
 
 
 def without_data() -> tuple[object, ...]:
@@ -162,14 +165,10 @@ def without_data() -> tuple[object, ...]:
 def test_the_frozen_rows_are_the_samples_and_no_data_set_is_read(
     run: Path, landscapes: dict[str, Landscape]
 ) -> None:
-    tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
-        without_data, {"create_landscape": {"train": False}}, engine="sequential", seed=5
-    )
+    tags = computed(run, without_data, {"create_landscape": {"train": False}}, seed=5)
     assert tags == ["landscape_[10]"]
     with pytest.raises(ModelError, match="since the run stored no input rows"):
-        SummaryLandscape(run).gen_landscapes_with_multi_process(
-            without_data, {"landscape_size": 3}, engine="sequential", replay=False
-        )
+        computed(run, without_data, {"landscape_size": 3}, replay=False)
 
 
 @pytest.mark.parametrize("replay", [True, False], ids=["stored rows", "data set"])
@@ -182,9 +181,7 @@ def test_a_landscape_says_of_how_many_rows_it_is(
     run: Path, tmp_path: Path, asked: int, used: int, replay: bool
 ) -> None:
     changes = {"create_landscape": {"train": False}, "landscape_size": 3, "num_samples": asked}
-    SummaryLandscape(run).gen_landscapes_with_multi_process(
-        parts, changes, engine="sequential", output=tmp_path / "records", replay=replay
-    )
+    computed(run, parts, changes, output=tmp_path / "records", replay=replay)
     (found,) = load(tmp_path / "records").landscapes()
     assert found.landscape.samples == used
 

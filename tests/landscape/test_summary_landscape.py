@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,66 +15,72 @@ import numpy as np
 import pytest
 
 from rec_summary.errors import SourceError
+from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.evaluate import ModelError
 from rec_summary.landscape.metadata import check_changes
+from rec_summary.landscape.plane import random_plane, touched_rows
 from rec_summary.landscape.store import BusyError
 from rec_summary.landscape.summary_landscape import Options, SummaryLandscape
 from rec_summary.records.checkpoints.file import CheckpointFile
 from rec_summary.tables.frames import load
 from rec_summary.tensorboard.dashboards.landscape.mesh import landscape_mesh
+from rec_summary.values.landscape import Landscape
 from tests.support import quadratic
 from tests.support.quadratic import SEQUENTIAL, Maker, compute, write_run
 from tests.support.waiting import eventually
 
+PCA, RANDOM = "landscape_[1, 6]", "landscape_[6]"
+POINTS = np.array(quadratic.descend(6))
+DIFFERENCES = POINTS - POINTS[-1]
+_, SINGULAR, TURNED = np.linalg.svd(DIFFERENCES[:-1], full_matrices=False)
 
-def test_the_surface_is_the_analytic_one(tmp_path: Path) -> None:
-    found = compute(tmp_path / "run")["landscape_[1, 6]"]
-    points = quadratic.descend(6)
-    last = points[-1]
-    differences = np.array(points) - last
+
+@pytest.fixture(scope="module")
+def landscapes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Landscape]:
+    """What one process finds, by tag."""
+    return compute(tmp_path_factory.mktemp("alone") / "run")
+
+
+def test_the_surface_is_the_analytic_one(landscapes: dict[str, Landscape]) -> None:
+    found = landscapes[PCA]
     # The plane: what singular values say, up to the sign of each direction.
-    directions = np.linalg.svd(differences[:-1], full_matrices=False)[2][:2]
-    expected_path = differences @ directions.T
+    expected_path = DIFFERENCES @ TURNED[:2].T
     signs = np.sign((expected_path * found.path[:, :2]).sum(axis=0))
     np.testing.assert_allclose(found.path[:, :2], expected_path * signs, atol=1e-5)
-    directions *= signs[:, None]
+    directions = TURNED[:2] * signs[:, None]
     for row, y in enumerate(found.y):
         for column, x in enumerate(found.x):
-            exact = quadratic.loss(last + x * directions[0] + y * directions[1])
+            exact = quadratic.loss(POINTS[-1] + x * directions[0] + y * directions[1])
             assert found.z[row, column] == pytest.approx(exact, rel=1e-5)
 
 
 def test_losses_on_the_path_are_those_of_the_checkpoints_up_to_the_projection(
-    tmp_path: Path,
+    landscapes: dict[str, Landscape],
 ) -> None:
-    found = compute(tmp_path / "run")["landscape_[1, 6]"]
-    points = quadratic.descend(6)
-    differences = np.array(points) - points[-1]
-    directions = np.linalg.svd(differences[:-1], full_matrices=False)[2][:2]
-    residuals = np.linalg.norm(differences - differences @ directions.T @ directions, axis=1)
-    steepest = np.linalg.norm(
-        quadratic.curvature() * (np.array(points) - quadratic.minimum()), axis=1
-    )
-    for index, point in enumerate(points):
-        bound = (steepest[index] + 3 * residuals[index]) * residuals[index] + 1e-4
-        assert abs(found.path[index, 2] - quadratic.loss(point)) <= bound
-    assert found.path[-1, 2] == pytest.approx(quadratic.loss(points[-1]), rel=1e-6)
-    assert found.convergence == pytest.approx((0, 0, quadratic.loss(points[-1])), rel=1e-6)
+    found = landscapes[PCA]
+    projected = DIFFERENCES @ TURNED[:2].T @ TURNED[:2]
+    residuals = np.linalg.norm(DIFFERENCES - projected, axis=1)
+    gradients = quadratic.curvature() * (POINTS - quadratic.minimum())
+    bounds = (np.linalg.norm(gradients, axis=1) + 3 * residuals) * residuals + 1e-4
+    losses = np.array([quadratic.loss(point) for point in POINTS])
+    assert (abs(found.path[:, 2] - losses) <= bounds).all()
+    assert found.path[-1, 2] == pytest.approx(losses[-1], rel=1e-6)
+    assert found.convergence == pytest.approx((0, 0, losses[-1]), rel=1e-6)
 
 
-def test_what_is_said_about_it(tmp_path: Path) -> None:
-    found = compute(tmp_path / "run")
-    pca, at_random = found["landscape_[1, 6]"], found["landscape_[6]"]
-    points = quadratic.descend(6)
-    squares = np.linalg.svd(np.array(points[:-1]) - points[-1], compute_uv=False) ** 2
+def test_what_is_said_about_it(landscapes: dict[str, Landscape]) -> None:
+    pca, at_random = landscapes[PCA], landscapes[RANDOM]
+    squares = SINGULAR**2
     np.testing.assert_allclose(pca.explained, squares[:2] / squares.sum(), rtol=1e-5)
     assert (pca.decomposition, pca.samples, pca.moved) == ("PCA", 48, quadratic.SIZE)
     assert (at_random.decomposition, at_random.seed) == ("Random", 1)
     assert pca.intervals == (1, 2, 3, 4, 5, 6)
 
 
-def test_a_minimum_off_the_centre_is_where_it_belongs_in_the_mesh(tmp_path: Path) -> None:
-    found = compute(tmp_path / "run")["landscape_[1, 6]"]
+def test_a_minimum_off_the_centre_is_where_it_belongs_in_the_mesh(
+    landscapes: dict[str, Landscape],
+) -> None:
+    found = landscapes[PCA]
     row, column = np.unravel_index(found.z.argmin(), found.z.shape)
     assert (row, column) != (found.z.shape[0] // 2, found.z.shape[1] // 2)
     mesh = landscape_mesh(found)
@@ -86,8 +93,9 @@ def test_a_minimum_off_the_centre_is_where_it_belongs_in_the_mesh(tmp_path: Path
 
 
 @pytest.mark.parametrize("dask", [None, (2, 1), (1, 2), (2, 2)])
-def test_every_engine_gives_the_same(tmp_path: Path, dask: tuple[int, int] | None) -> None:
-    alone = compute(tmp_path / "alone")
+def test_every_engine_gives_the_same(
+    landscapes: dict[str, Landscape], tmp_path: Path, dask: tuple[int, int] | None
+) -> None:
     if dask is None:
         others = compute(tmp_path / "others", Options(engine="loky", jobs=2))
     else:
@@ -98,24 +106,31 @@ def test_every_engine_gives_the_same(tmp_path: Path, dask: tuple[int, int] | Non
         ) as cluster:
             address = cluster.scheduler_address.replace("tcp://", "dask://")
             others = compute(tmp_path / "others", Options(engine=address, jobs=2))
-    assert set(alone) == set(others)
-    for tag, landscape in alone.items():
-        np.testing.assert_array_equal(landscape.z, others[tag].z)
-        np.testing.assert_array_equal(landscape.path, others[tag].path)
+    assert set(landscapes) == set(others)
+    for tag, landscape in landscapes.items():
+        is_same(landscape, others[tag])
 
 
-def test_embedding_tables_move_unless_they_are_not_to(tmp_path: Path) -> None:
-    everything = compute(tmp_path / "all")["landscape_[1, 6]"]
-    dense = compute(tmp_path / "dense", replace(SEQUENTIAL, parameters="dense"))
-    table = compute(tmp_path / "table", replace(SEQUENTIAL, parameters="user_emb"))
-    assert everything.moved == 23
-    assert (dense["landscape_[1, 6]"].moved, table["landscape_[1, 6]"].moved) == (8, 15)
-    assert not np.allclose(everything.z, dense["landscape_[1, 6]"].z)
+def is_same(found: Landscape, exact: Landscape) -> None:
+    """Checks that two landscapes have the same losses at the same places."""
+    np.testing.assert_array_equal(found.z, exact.z)
+    np.testing.assert_array_equal(found.path, exact.path)
+
+
+def test_embedding_tables_move_unless_they_are_not_to(
+    landscapes: dict[str, Landscape], tmp_path: Path
+) -> None:
+    dense, table = (
+        compute(tmp_path / parameters, replace(SEQUENTIAL, parameters=parameters))[PCA]
+        for parameters in ("dense", "user_emb")
+    )
+    assert (landscapes[PCA].moved, dense.moved, table.moved) == (23, 8, 15)
+    assert not np.allclose(landscapes[PCA].z, dense.z)
 
 
 def test_planes_at_random_are_those_of_their_seed(tmp_path: Path) -> None:
     first, same, other = (
-        compute(tmp_path / name, replace(SEQUENTIAL, seed=seed), train=False)["landscape_[6]"]
+        compute(tmp_path / name, replace(SEQUENTIAL, seed=seed), train=False)[RANDOM]
         for name, seed in (("first", 3), ("same", 3), ("other", 4))
     )
     np.testing.assert_array_equal(first.z, same.z)
@@ -127,8 +142,15 @@ def lines(path: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def test_a_failure_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path) -> None:
-    journal = tmp_path / "journal"
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """A file that gets a line for each evaluation."""
+    return tmp_path / "journal"
+
+
+def test_a_failure_keeps_what_is_done_and_the_next_run_goes_on(
+    landscapes: dict[str, Landscape], tmp_path: Path, journal: Path
+) -> None:
     make = Maker(journal=str(journal), fails_at=20)
     with pytest.raises(ModelError, match=r"the loss at .*RuntimeError: out of luck"):
         compute(tmp_path / "run", make=make, result=False)
@@ -136,12 +158,13 @@ def test_a_failure_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path) -
     # The same computation: what does not matter for it may differ.
     found = compute(tmp_path / "run", make=Maker(journal=str(journal)), result=False)
     assert lines(journal) == 7 * 7 + 6
-    exact = compute(tmp_path / "exact", result=False)
-    np.testing.assert_array_equal(found["landscape_[1, 6]"].z, exact["landscape_[1, 6]"].z)
+    is_same(found[PCA], landscapes[PCA])
 
 
 @pytest.mark.parametrize("damage", ["zeroed", "cut", "gone", "plan"])
-def test_a_plane_that_is_damaged_is_computed_again(tmp_path: Path, damage: str) -> None:
+def test_a_plane_that_is_damaged_is_computed_again(
+    landscapes: dict[str, Landscape], tmp_path: Path, damage: str
+) -> None:
     with pytest.raises(ModelError, match="out of luck"):
         compute(tmp_path / "run", make=Maker(fails_at=20), result=False)
     [plane] = (tmp_path / "run" / "landscape").glob("*/plane.bin")
@@ -151,45 +174,36 @@ def test_a_plane_that_is_damaged_is_computed_again(tmp_path: Path, damage: str) 
         path.unlink()
     else:
         path.write_bytes(data[:-20] + bytes(0 if damage == "cut" else 20))
-    found = compute(tmp_path / "run", result=False)["landscape_[1, 6]"]
-    exact = compute(tmp_path / "exact", result=False)["landscape_[1, 6]"]
-    np.testing.assert_array_equal(found.z, exact.z)
-    np.testing.assert_array_equal(found.path, exact.path)
+    is_same(compute(tmp_path / "run", result=False)[PCA], landscapes[PCA])
 
 
 @pytest.mark.parametrize("engine", ["sequential", "loky"])
 def test_what_is_complete_is_recorded_again_without_an_evaluation(
-    tmp_path: Path, engine: str
+    tmp_path: Path, journal: Path, engine: str
 ) -> None:
-    journal = tmp_path / "journal"
     compute(tmp_path / "run", make=Maker(journal=str(journal)))
     before = lines(journal)
     compute(tmp_path / "run", Options(engine=engine), make=Maker(journal=str(journal)))
     assert lines(journal) == before
 
 
-@pytest.mark.parametrize("change", ["samples", "size", "checkpoint"])
-def test_another_computation_starts_again(tmp_path: Path, change: str) -> None:
-    journal = tmp_path / "journal"
+@pytest.mark.parametrize("changes", [{"num_samples": 32}, {"landscape_size": 5}, {}])
+def test_another_computation_starts_again(
+    tmp_path: Path, journal: Path, changes: dict[str, Any]
+) -> None:
     make = Maker(journal=str(journal))
     compute(tmp_path / "run", make=make, result=False)
-    changes: dict[str, Any] = {}
-    if change == "samples":
-        changes = {"num_samples": 32}
-    elif change == "size":
-        changes = {"landscape_size": 5}
-    else:
+    if not changes:
         path = tmp_path / "run" / "ckpt_dir" / "Net_3_step.ckpt"
-        quadratic.write_checkpoint(path, quadratic.descend(6)[0])
+        quadratic.write_checkpoint(path, POINTS[0])
     before = lines(journal)
     compute(tmp_path / "run", make=make, result=False, **changes)
     size = changes.get("landscape_size", 7)
     assert lines(journal) - before == size * size + 6
 
 
-def test_a_computation_that_is_killed_goes_on(tmp_path: Path) -> None:
+def test_a_computation_that_is_killed_goes_on(tmp_path: Path, journal: Path) -> None:
     write_run(tmp_path / "run", size=9)
-    journal = tmp_path / "journal"
     program = (
         "import sys; from pathlib import Path; "
         "from tests.support.quadratic import Maker, compute; "
@@ -221,9 +235,9 @@ def test_progress_reaches_the_whole(tmp_path: Path) -> None:
     SummaryLandscape(tmp_path / "run").compute(
         Maker(), metadata, SEQUENTIAL, progress=lambda *now: seen.append(now)
     )
-    assert seen[0] == ("landscape_[1, 6]", 0, 55)
-    assert ("landscape_[1, 6]", 55, 55) in seen
-    assert seen[-1] == ("landscape_[6]", 50, 50)
+    assert seen[0] == (PCA, 0, 55)
+    assert (PCA, 55, 55) in seen
+    assert seen[-1] == (RANDOM, 50, 50)
 
 
 def test_losses_that_are_no_numbers_are_kept_as_such(tmp_path: Path) -> None:
@@ -237,7 +251,7 @@ def test_losses_that_are_no_numbers_are_kept_as_such(tmp_path: Path) -> None:
             return Broken(self)
 
     found = compute(tmp_path / "run", make=BrokenMaker(), result=False)
-    assert np.isnan(found["landscape_[1, 6]"].z).all()
+    assert np.isnan(found[PCA].z).all()
 
 
 def test_steps_beyond_32_bits_are_recorded(tmp_path: Path) -> None:
@@ -262,52 +276,41 @@ def spoil(folder: Path, what: str) -> None:
         path.write_bytes(quadratic.value("x", (1,), "Float32", bytes(4)))
     elif what == "other shape":
         with CheckpointFile(path) as file:
-            kinds = {"Int32" if name == "global_step" else "Float32": name for name in file.names}
-            arrays = {name: file.array(name).reshape(-1) for name in file.names}
-        path.write_bytes(
-            b"".join(
-                quadratic.value(
-                    name,
-                    array.shape,
-                    "Int32" if name == kinds["Int32"] else "Float32",
-                    array.tobytes(),
-                )
-                for name, array in arrays.items()
-            )
+            flat = {name: file.array(name).reshape(-1) for name in file.names}
+        kinds = {name: "Int32" if name == "global_step" else "Float32" for name in flat}
+        values = (
+            quadratic.value(name, array.shape, kinds[name], array.tobytes())
+            for name, array in flat.items()
         )
+        path.write_bytes(b"".join(values))
     elif what == "diverged":
         quadratic.write_checkpoint(path, np.full(quadratic.SIZE, np.nan))
     elif what == "identical":
-        for number in range(1, 7):
-            quadratic.write_checkpoint(checkpoints / f"Net_{number}_step.ckpt", quadratic.minimum())
+        write_points(folder, [quadratic.minimum()] * 6)
 
 
 @pytest.mark.parametrize(
-    ("what", "match"),
+    ("what", "changes", "match"),
     [
-        ("metadata", "the metadata of a loss landscape is invalid"),
-        ("no metadata", "collect_specified_data"),
-        ("missing", "checkpoint 3 of the loss landscape"),
-        ("truncated", "offset"),
-        ("other parameters", "the same in all checkpoints"),
-        ("other shape", "the shape of user_embedding_table"),
-        ("identical", "6 that lie at the same point"),
-        ("diverged", r"NaN or infinite parameters in 3\. Expected"),
+        ("metadata", {}, "the metadata of a loss landscape is invalid"),
+        ("no metadata", {}, "collect_specified_data"),
+        ("missing", {}, "checkpoint 3 of the loss landscape"),
+        ("truncated", {}, "offset"),
+        ("other parameters", {}, "the same in all checkpoints"),
+        ("other shape", {}, "the shape of user_embedding_table"),
+        ("identical", {}, "6 that lie at the same point"),
+        ("diverged", {}, r"NaN or infinite parameters in 3\. Expected"),
+        ("too few", {"intervals": ((1, 2),)}, r"2 \(1, 2\)\. Expected: at least 3"),
+        ("others", {"intervals": ((1, 2, 99),)}, "one of those kept: 1, 2, 3, 4, 5, 6"),
     ],
 )
-def test_checkpoints_that_cannot_be_used(tmp_path: Path, what: str, match: str) -> None:
+def test_checkpoints_that_cannot_be_used(
+    tmp_path: Path, what: str, changes: dict[str, Any], match: str
+) -> None:
     write_run(tmp_path / "run")
     spoil(tmp_path / "run", what)
     with pytest.raises(SourceError, match=match):
-        compute(tmp_path / "run")
-
-
-def test_too_few_checkpoints_and_ones_that_there_are_not(tmp_path: Path) -> None:
-    write_run(tmp_path / "run")
-    with pytest.raises(SourceError, match=r"2 \(1, 2\)\. Expected: at least 3"):
-        compute(tmp_path / "run", intervals=((1, 2),))
-    with pytest.raises(SourceError, match="one of those kept: 1, 2, 3, 4, 5, 6"):
-        compute(tmp_path / "run", intervals=((1, 2, 99),))
+        compute(tmp_path / "run", **changes)
 
 
 @pytest.mark.parametrize(
@@ -343,10 +346,10 @@ def test_invalid_changes(changes: dict[str, Any], match: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
-        *(
-            ({"collect_landscape": {key: None}}, TypeError)
-            for key in ("landscape_size", "create_landscape", "num_samples", "intervals")
-        ),
+        ({"collect_landscape": {"landscape_size": None}}, TypeError),
+        ({"collect_landscape": {"create_landscape": None}}, TypeError),
+        ({"collect_landscape": {"num_samples": None}}, TypeError),
+        ({"collect_landscape": {"intervals": None}}, TypeError),
         ({"collect_landscape": [3]}, TypeError),
         ({"parameters": "("}, ValueError),
         ({"engine": "slurm"}, ValueError),
@@ -393,17 +396,17 @@ def test_cleaning_removes_nothing_behind_a_link(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*/below/kept"))) == 2
 
 
-def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> None:
-    from rec_summary.landscape.checkpoints import Trajectory
-    from rec_summary.landscape.plane import random_plane, touched_rows
-
-    metadata = write_run(tmp_path / "run")
-    points = quadratic.descend(6)
+def write_points(folder: Path, points: Sequence[Sequence[float]]) -> None:
+    """Replaces the checkpoints of a run."""
     for number, point in enumerate(points, start=1):
-        still = point.copy()
-        still[:6] = points[0][:6]  # the first two rows of the table
-        path = tmp_path / "run" / "ckpt_dir" / f"Net_{number}_step.ckpt"
-        quadratic.write_checkpoint(path, still)
+        path = folder / "ckpt_dir" / f"Net_{number}_step.ckpt"
+        quadratic.write_checkpoint(path, np.array(point))
+
+
+def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> None:
+    """The first two rows of the table."""
+    metadata = write_run(tmp_path / "run")
+    write_points(tmp_path / "run", [(*POINTS[0][:6], *point[6:]) for point in POINTS])
     with Trajectory(metadata, metadata.intervals[0]) as trajectory:
         rows = touched_rows(trajectory, "user_embedding_table")
         assert rows.tolist() == [False, False, True, True, True]
@@ -417,18 +420,14 @@ def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> Non
 
 def test_a_frozen_parameter_moves_only_if_it_is_named(tmp_path: Path) -> None:
     metadata = write_run(tmp_path / "run", size=3)
-    points = quadratic.descend(6)
-    for number, point in enumerate(points, start=1):
-        frozen = np.append(point[:-2], points[0][-2:])  # its bias
-        path = tmp_path / "run" / "ckpt_dir" / f"Net_{number}_step.ckpt"
-        quadratic.write_checkpoint(path, frozen)
+    write_points(tmp_path / "run", [(*point[:-2], *POINTS[0][-2:]) for point in POINTS])  # its bias
     landscapes = SummaryLandscape(tmp_path / "run")
 
     def moved(parameters: str) -> int:
         options = replace(SEQUENTIAL, parameters=parameters)
         plan = replace(metadata, train=False)
         tags = landscapes.compute(Maker(), plan, options, output=tmp_path / parameters)
-        assert tags == ["landscape_[6]"]
+        assert tags == [RANDOM]
         [found] = load(tmp_path / parameters).landscapes()
         return found.landscape.moved
 
@@ -437,9 +436,6 @@ def test_a_frozen_parameter_moves_only_if_it_is_named(tmp_path: Path) -> None:
 
 
 def test_each_row_of_a_direction_at_random_has_the_norm_of_the_parameters(tmp_path: Path) -> None:
-    from rec_summary.landscape.checkpoints import Trajectory
-    from rec_summary.landscape.plane import random_plane
-
     metadata = write_run(tmp_path / "run")
     with Trajectory(metadata, metadata.intervals[0]) as trajectory:
         plane = random_plane(trajectory, trajectory.names, 5, 1)

@@ -1,8 +1,9 @@
-"""Random damage to the bytes of a file."""
+"""Damage to the bytes of a file."""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 
 def damaged(content: bytes, chance: random.Random) -> tuple[bytes, int]:
@@ -23,3 +24,19 @@ def damaged(content: bytes, chance: random.Random) -> tuple[bytes, int]:
         other = chance.randrange(len(content))
         return content[:place] + content[other : other + end - place] + content[place:], place
     return content[:place] + bytes(end - place) + content[end:], place
+
+
+def flip(path: Path, at: int | None = None) -> None:
+    """Changes a bit of a file: in its middle, if no place is given."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+
+def cut_off(path: Path, nbytes: int) -> bytes:
+    """Takes the end of a file away; returns it."""
+    data = path.read_bytes()
+    path.chmod(0o600)
+    path.write_bytes(data[:-nbytes])
+    return data[-nbytes:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +124,8 @@ def ballast(step: int = 1) -> Any:
     value = summary_pb2.Summary.Value(tag="ballast")
     value.tensor.raw_data = bytes(1 << 24)
     return event(step, value)
+
+
+def losses(steps: Iterable[int], number: float | None = None, tag: str = "loss") -> list[Any]:
+    """Returns an event with a scalar for each step: the number, or else the step itself."""
+    return [event(step, scalar(tag, step if number is None else number)) for step in steps]

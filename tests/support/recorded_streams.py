@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rec_summary import RecommenderMetrics, SummaryRecord
 from rec_summary._pb import summary_pb2
 from rec_summary.series.runs.slices import SliceHistory
 from rec_summary.values.slice_sums import SlicedSums, encode_sums
@@ -31,3 +32,19 @@ def write_histories(
             values.append(summary_pb2.Summary.Value.FromString(encoded))
         events.append(event(step, *values))
     write_segment(directory, *others, *events)
+
+
+def record_clicks(
+    directory: Path,
+    scores: Sequence[float],
+    labels: Sequence[int],
+    countries: Sequence[str],
+    steps: int = 1,
+) -> None:
+    """Records sums by country, of the same examples at each step."""
+    slices = {"country": "c"}
+    options = RecommenderMetrics(predictions="p", labels="y", slices=slices, report_steps=1)
+    with SummaryRecord(directory, recommender=options) as record:
+        for step in range(1, steps + 1):
+            record.observe(p=np.array(scores), y=np.array(labels), c=np.array(countries))
+            record.record(step)

@@ -8,6 +8,7 @@ import json
 import math
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rec_summary import RecommenderMetrics, SummaryRecord, load
-from rec_summary._pb import lineage_pb2
+from rec_summary import load
+from rec_summary._pb.lineage_pb2 import EvaluationLineage
 from rec_summary.errors import ArgumentError, DestinationError, SourceError
 from rec_summary.tables.formats import FORMATS, export_tables
 from tests.support.landscape_cases import landscape_value
@@ -38,6 +39,7 @@ from tests.support.record_dirs import (
     tree,
     write_segment,
 )
+from tests.support.recorded_streams import record_clicks
 
 ODD = 'comma, "quote"\nline é'
 
@@ -55,6 +57,12 @@ def read(path: Path) -> list[dict[str, Any]]:
     return pd.read_parquet(path).to_dict("records")
 
 
+def exported(base: Path, form: str, *names: str, **options: Any) -> list[list[dict[str, Any]]]:
+    """Exports what is in `records`; returns the rows of these tables."""
+    export_tables(base / "records", base / "out", form=form, **options)
+    return [read(base / "out" / f"{name}.{form}") for name in names]
+
+
 @pytest.fixture
 def records(tmp_path: Path) -> Path:
     metric = '{"auc": 0.75, "best": "yes"}'
@@ -65,10 +73,7 @@ def records(tmp_path: Path) -> Path:
         event(0, landscape_value("l", rows=3, columns=2, path=4)),
         lineage(START, train_lineage=train(status=2, step=2)),
         lineage(START, user_defined_info=custom({"mixed": 1})),
-        lineage(
-            START + 1,
-            evaluation_lineage=lineage_pb2.EvaluationLineage(metric=metric, train_step=2),
-        ),
+        lineage(START + 1, evaluation_lineage=EvaluationLineage(metric=metric, train_step=2)),
     )
     write_segment(
         tmp_path / "records" / "second",
@@ -84,38 +89,26 @@ def test_the_same_values_in_every_format(records: Path, tmp_path: Path, form: st
     suffix = "" if form == "parquet" else f".{form}"
     counts = {Path(path).name: count for path, count in report.tables.items()}
     assert counts == {
-        f"scalars{suffix}": 4,
-        f"histograms{suffix}": 1,
-        f"evaluations.{form}": 2,
-        f"lineage.{form}": 2,
+        **{f"{name}{suffix}": count for name, count in (("scalars", 4), ("histograms", 1))},
+        **{f"{name}.{form}": 2 for name in ("evaluations", "lineage")},
     }
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(counts)
-    rows = read(tmp_path / "out" / f"scalars.{form}")
+    names = ("scalars", "histograms", "lineage")
+    rows, [histogram], lineages = (read(tmp_path / "out" / f"{name}.{form}") for name in names)
     assert [(row["run"], row["tag"], int(row["step"])) for row in rows] == [
-        ("run", "loss", 1),
-        ("run", ODD, 1),
-        ("run", "loss", 2),
-        ("second", "loss", 1),
+        *(("run", "loss", 1), ("run", ODD, 1), ("run", "loss", 2), ("second", "loss", 1)),
     ]
     values = [np.float32(float(row["value"])) for row in rows]
     np.testing.assert_array_equal(values, np.float32([0.1, math.nan, -math.inf, 0.5]))
+    if form == "jsonl":  # which has no such numbers
+        assert [row["value"] for row in rows] == [0.1, "NaN", "-Infinity", 0.5]
     assert float(rows[0]["wall_time"]) == START + 0.25
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_histograms_keep_their_buckets(records: Path, tmp_path: Path, form: str) -> None:
-    export_tables(records, tmp_path / "out", form=form)
-    [row] = read(tmp_path / "out" / f"histograms.{form}")
-    parts = [row[name] for name in ("left", "right", "counts")]
-    left, right, counts = (json.loads(each) if form == "csv" else list(each) for each in parts)
-    assert sum(counts) == 2
-    assert (left[0], right[-1], int(row["pos_inf_count"])) == (1.0, 2.0, 1)
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_lineage_has_all_columns_of_all_runs(records: Path, tmp_path: Path, form: str) -> None:
-    export_tables(records, tmp_path / "out", form=form)
-    first, second = read(tmp_path / "out" / f"lineage.{form}")
+    parts = [histogram[name] for name in ("left", "right", "counts")]
+    left, right, buckets = (json.loads(each) if form == "csv" else list(each) for each in parts)
+    assert sum(buckets) == 2
+    assert (left[0], right[-1], int(histogram["pos_inf_count"])) == (1.0, 2.0, 1)
+    # The lineage has all columns of all runs.
+    first, second = lineages
     assert (first["status"], first["optimizer"], str(first["mixed"])) == ("FINISHED", "Adam", "1")
     assert (second["mixed"], float(second["only"])) == ("text", 2)
     assert not second.get("optimizer") or pd.isna(second["optimizer"])
@@ -124,24 +117,16 @@ def test_lineage_has_all_columns_of_all_runs(records: Path, tmp_path: Path, form
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_run_without_lineage_has_its_row_as_in_load(tmp_path: Path, form: str) -> None:
     write_segment(tmp_path / "records" / "plain", event(7, scalar("loss", 0.5)))
-    export_tables(tmp_path / "records", tmp_path / "out", form=form)
-    [row] = read(tmp_path / "out" / f"lineage.{form}")
+    [[row]] = exported(tmp_path, form, "lineage")
     expected = load(tmp_path / "records").lineage().loc["plain"]
     assert row["run"] == "plain"
     assert float(row["loss"]) == expected["loss"] == 0.5
     assert int(row["step"]) == expected["step"] == 7
 
 
-def test_json_has_strings_for_what_it_has_no_numbers_for(records: Path, tmp_path: Path) -> None:
-    export_tables(records, tmp_path / "out", form="jsonl")
-    values = [row["value"] for row in read(tmp_path / "out" / "scalars.jsonl")]
-    assert values == [0.1, "NaN", "-Infinity", 0.5]
-
-
 def test_choices_and_what_has_no_table(records: Path, tmp_path: Path) -> None:
-    report = export_tables(
-        records, tmp_path / "out", form="csv", tags="loss", runs="run", since=2, until=2
-    )
+    choice = {"tags": "loss", "runs": "run", "since": 2, "until": 2}
+    report = export_tables(records, tmp_path / "out", form="csv", **choice)
     counts = {Path(path).name: count for path, count in report.tables.items()}
     assert counts == {"scalars.csv": 1, "evaluations.csv": 2, "lineage.csv": 1}
 
@@ -202,13 +187,10 @@ def test_csv_and_json_need_nothing_else(
 
 
 def test_nul_is_replaced_in_csv_which_no_python_3_10_could_write(tmp_path: Path) -> None:
-    write_segment(tmp_path / "records" / "run", event(1, scalar("a\0b", 1.0)))
-    write_segment(
-        tmp_path / "records" / "run", lineage(START, user_defined_info=custom({"k\0": "v\0"}))
-    )
-    export_tables(tmp_path / "records", tmp_path / "out", form="csv")
-    assert [row["tag"] for row in read(tmp_path / "out" / "scalars.csv")] == ["a\ufffdb"]
-    [row] = read(tmp_path / "out" / "lineage.csv")
+    described = lineage(START, user_defined_info=custom({"k\0": "v\0"}))
+    write_segment(tmp_path / "records" / "run", event(1, scalar("a\0b", 1.0)), described)
+    scalars, [row] = exported(tmp_path, "csv", "scalars", "lineage")
+    assert [row["tag"] for row in scalars] == ["a\ufffdb"]
     assert [row[name] for name in row if "k" in name] == ["v\ufffd"]
 
 
@@ -216,23 +198,13 @@ def test_the_texts_of_numbers(tmp_path: Path) -> None:
     numbers = [1e-4, -1e-4, 1e-5, 0.1, 1 / 3, 1.0, 16777216.0, 123456789.0, 1e16, -0.0, 1e-45]
     events = [event(1 + step, scalar("x", number)) for step, number in enumerate(numbers)]
     write_segment(tmp_path / "records" / "run", *events)
-    for form in ("csv", "jsonl"):
-        export_tables(tmp_path / "records", tmp_path / form, form=form)
-    found = [row["value"] for row in read(tmp_path / "csv" / "scalars.csv")]
-    assert found == [repr(float(str(np.float32(number)))) for number in numbers]
-    lines = (tmp_path / "jsonl" / "scalars.jsonl").read_text().splitlines()
-    assert lines == [
-        json.dumps(
-            {
-                "run": "run",
-                "rank": 0,
-                "tag": "x",
-                "step": 1 + step,
-                "wall_time": START + (1 + step) / 4,
-                "value": float(str(np.float32(number))),
-            }
-        )
-        for step, number in enumerate(numbers)
+    expected = [float(str(np.float32(number))) for number in numbers]
+    [rows], _ = exported(tmp_path, "csv", "scalars"), exported(tmp_path, "jsonl")
+    assert [row["value"] for row in rows] == [repr(number) for number in expected]
+    places = [{"run": "run", "rank": 0, "tag": "x", "step": step} for step in range(1, 12)]
+    assert (tmp_path / "out" / "scalars.jsonl").read_text().splitlines() == [
+        json.dumps({**place, "wall_time": START + place["step"] / 4, "value": number})
+        for place, number in zip(places, expected, strict=True)
     ]
 
 
@@ -244,42 +216,31 @@ def test_many_rows_are_the_rows_of_the_values(tmp_path: Path, form: str) -> None
             for step in range(1, 100)
         ]
         write_segment(tmp_path / "records" / "run", *events, rank=rank)
-    export_tables(tmp_path / "records", tmp_path / "out", form=form, part_bytes=500)
-    rows = read(tmp_path / "out" / f"scalars.{form}")
+    rows, histograms = exported(tmp_path, form, "scalars", "histograms", part_bytes=500)
     expected = [
         (rank, tag, step, float(rank if tag == "b" else step))
         for rank in (0, 1)
         for step in range(1, 100)
         for tag in "ab"
     ]
-    places = [(int(row["rank"]), row["tag"], int(row["step"])) for row in rows]
-    assert [(*place, float(row["value"])) for place, row in zip(places, rows, strict=True)] == (
-        expected
-    )
-    rows = read(tmp_path / "out" / f"histograms.{form}")
-    assert [(int(row["step"]), float(row["min"])) for row in rows] == [
+    kinds = {"rank": int, "tag": str, "step": int, "value": float}
+    assert [tuple(kind(row[name]) for name, kind in kinds.items()) for row in rows] == expected
+    assert [(int(row["step"]), float(row["min"])) for row in histograms] == [
         (step, float(step)) for _ in "ab" for step in range(1, 100)
     ]
 
 
+TAGS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+SCALARS = st.dictionaries(TAGS, st.floats(width=32), min_size=1, max_size=5)
+
+
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=30)
-@given(
-    st.lists(
-        st.tuples(
-            st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.floats(width=32)
-        ),
-        min_size=1,
-        max_size=5,
-        unique_by=lambda each: each[0],
-    ),
-    st.sampled_from(FORMATS),
-)
+@given(SCALARS.map(lambda found: list(found.items())), st.sampled_from(FORMATS))
 def test_any_scalar_comes_back(values: list[tuple[str, float]], form: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        base = Path(folder)
-        write_segment(base / "records" / "run", event(1, *(scalar(*each) for each in values)))
-        export_tables(base / "records", base / "out", form=form)
-        found = read(base / "out" / f"scalars.{form}")
+        recorded = event(1, *(scalar(*each) for each in values))
+        write_segment(Path(folder, "records", "run"), recorded)
+        [found] = exported(Path(folder), form, "scalars")
     tags = [row["tag"] for row in found]
     if form == "csv":  # line ends within a cell are what the csv module makes of them
         assert len(tags) == len(values)
@@ -297,8 +258,7 @@ def test_the_edges_of_histograms_are_exact(tmp_path: Path, form: str) -> None:
     for edge in edges:
         value.histogram.buckets.add(left=edge, width=0.0, count=1)
     write_segment(tmp_path / "records" / "run", event(1, value), event(2, value))
-    export_tables(tmp_path / "records", tmp_path / "out", form=form)
-    rows = read(tmp_path / "out" / f"histograms.{form}")
+    [rows] = exported(tmp_path, form, "histograms")
     assert len(rows) == 2
     for row in rows:
         left = json.loads(row["left"]) if form == "csv" else row["left"]
@@ -315,8 +275,7 @@ def test_histograms_of_many_steps_are_those_of_load(tmp_path: Path, form: str) -
     values[12].histogram.population = 1 << 50
     events = (event(step, value) for step, value in enumerate(values, start=1))
     write_segment(tmp_path / "records" / "run", *events)
-    export_tables(tmp_path / "records", tmp_path / "out", form=form)
-    rows = read(tmp_path / "out" / f"histograms.{form}")
+    [rows] = exported(tmp_path, form, "histograms")
     expected = load(tmp_path / "records").histograms().to_dict("records")
     assert len(rows) == len(expected) == 40
     for row, other in zip(rows, expected, strict=True):
@@ -340,11 +299,8 @@ def test_a_column_of_parquet_holds_all_of_its_values(
     tmp_path: Path, values: tuple[Any, ...], kind: str
 ) -> None:
     for name, value in zip("ab", values, strict=True):
-        write_segment(
-            tmp_path / "records" / name,
-            event(1, scalar("loss", 1)),
-            lineage(START, user_defined_info=custom({"seed": value})),
-        )
+        seed = lineage(START, user_defined_info=custom({"seed": value}))
+        write_segment(tmp_path / "records" / name, event(1, scalar("loss", 1)), seed)
     report = export_tables(tmp_path / "records", tmp_path / "out", form="parquet")
     rounded = kind == "double" and values[0] != float(values[0])
     assert [str(values[0]) in problem.text for problem in report.problems] == [True] * rounded
@@ -356,22 +312,15 @@ def test_a_column_of_parquet_holds_all_of_its_values(
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_slices_are_those_of_load(tmp_path: Path, form: str) -> None:
-    options = RecommenderMetrics(
-        predictions="p", labels="y", slices={"country": "c"}, report_steps=1
-    )
-    with SummaryRecord(tmp_path / "run", recommender=options) as record:
-        scores, labels = np.array([0.25, 0.75, 0.5]), np.array([0, 1, 1])
-        record.observe(p=scores, y=labels, c=np.array(["DE", "a,b", "DE"]))
-        record.record(1)
-    out = tmp_path / "out"
-    tables = export_tables(tmp_path / "run", out, form=form).tables
+    record_clicks(tmp_path / "run", [0.25, 0.75, 0.5], [0, 1, 1], ["DE", "a,b", "DE"])
+    tables = export_tables(tmp_path / "run", tmp_path / "out", form=form).tables
     (path,) = (path for path in tables if Path(path).stem == "slices")
-    read = {
-        "csv": lambda: pd.read_csv(path, keep_default_na=False, na_values=["nan"]),
-        "jsonl": lambda: pd.read_json(path, lines=True),
-        "parquet": lambda: pd.read_parquet(path),
+    reads = {
+        "csv": partial(pd.read_csv, keep_default_na=False, na_values=["nan"]),
+        "jsonl": partial(pd.read_json, lines=True),
+        "parquet": pd.read_parquet,
     }
-    found = read[form]()
+    found = reads[form](path)
     expected = load(tmp_path / "run").slices()
     assert tables[path] == len(found) == len(expected) == 3
     for name in ("column", "value"):

@@ -17,11 +17,13 @@ pytest.importorskip("pandas")
 import pandas as pd
 
 import rec_summary
-from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
+from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import ArgumentError, SourceError
 from rec_summary.tables.frames import load
 from rec_summary.values.tensor import to_tensor
 from tests.support import cases
+from tests.support.damage import cut_off
 from tests.support.landscape_cases import landscape_value
 from tests.support.record_dirs import (
     START,
@@ -29,17 +31,18 @@ from tests.support.record_dirs import (
     event,
     histo,
     lineage,
+    losses,
     scalar,
     train,
     write_segment,
 )
-
-RunState = lineage_pb2.RunState
+from tests.support.recorded_streams import record_clicks
 
 
 @pytest.fixture
 def records(tmp_path: Path) -> Path:
     """Two runs, one of them with two ranks."""
+    metric = '{"auc": 0.75, "note": "x"}'
     write_segment(
         tmp_path / "a",
         event(1, scalar("loss", 0.5), histo("w", [1.0, 2.0, math.nan])),
@@ -47,12 +50,7 @@ def records(tmp_path: Path) -> Path:
         event(2, scalar("loss", 0.125)),  # the end of an epoch
         lineage(START + 5, train_lineage=train(status=RunState.FINISHED, step=2)),
         lineage(START + 6, user_defined_info=custom({"team": "ads", "deep": {"x": 3}})),
-        lineage(
-            START + 7,
-            evaluation_lineage=lineage_pb2.EvaluationLineage(
-                metric='{"auc": 0.75, "note": "x"}', train_step=2
-            ),
-        ),
+        lineage(START + 7, evaluation_lineage=EvaluationLineage(metric=metric, train_step=2)),
     )
     for rank in (0, 1):
         write_segment(tmp_path / "b", event(7, scalar("loss", rank)), rank=rank)
@@ -82,7 +80,7 @@ def test_a_column_for_each_tag(records: Path) -> None:
 
 
 def test_what_a_restart_recorded_again_counts(tmp_path: Path) -> None:
-    write_segment(tmp_path / "run", *(event(s, scalar("loss", s)) for s in (1, 2, 3)))
+    write_segment(tmp_path / "run", *losses((1, 2, 3)))
     write_segment(tmp_path / "run", *(event(s, scalar("loss", -s)) for s in (2, 3)))
     table = load(tmp_path).scalars().sort_values("step")
     assert list(table["value"]) == [1, -2, -3]
@@ -142,14 +140,10 @@ def test_evaluations_have_a_row_for_each_metric(records: Path) -> None:
 
 
 def test_images_tensors_and_landscapes(tmp_path: Path) -> None:
-    image = summary_pb2.Summary.Image(height=2, width=3, colorspace=1, encoded_image=b"png")
+    image = Summary.Image(height=2, width=3, colorspace=1, encoded_image=b"png")
     array = np.arange(6, dtype=np.int64).reshape(2, 3) + (1 << 40)
-    Value = summary_pb2.Summary.Value
-    write_segment(
-        tmp_path / "run",
-        event(4, Value(tag="i", image=image), Value(tag="t", tensor=to_tensor(array))),
-        event(0, landscape_value("l")),
-    )
+    values = Summary.Value(tag="i", image=image), Summary.Value(tag="t", tensor=to_tensor(array))
+    write_segment(tmp_path / "run", event(4, *values), event(0, landscape_value("l")))
     records = load(tmp_path)
     [image_row] = records.images().itertuples()
     assert (image_row.height, image_row.width, image_row.encoded) == (2, 3, b"png")
@@ -180,7 +174,7 @@ def test_nothing_to_show_is_an_empty_table(tmp_path: Path) -> None:
 
 
 def test_chunks_are_never_larger_than_asked_for(tmp_path: Path) -> None:
-    write_segment(tmp_path / "run", *(event(s, scalar("loss", s)) for s in range(10)))
+    write_segment(tmp_path / "run", *losses(range(10)))
     records = load(tmp_path)
     assert [len(chunk) for chunk in records.iter_scalars(4)] == [4, 4, 2]
     with pytest.raises(ValueError, match="chunk is invalid"):
@@ -190,9 +184,7 @@ def test_chunks_are_never_larger_than_asked_for(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
     peaks = []
     for name, count in (("few", 100_000), ("many", 300_000)):
-        write_segment(
-            tmp_path / name / "run", *(event(s, scalar("loss", s)) for s in range(1, count + 1))
-        )
+        write_segment(tmp_path / name / "run", *losses(range(1, count + 1)))
         records = load(tmp_path / name)
         tracemalloc.start()
         total = sum(len(chunk) for chunk in records.iter_scalars(1000))
@@ -204,8 +196,7 @@ def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
 
 def test_damage_is_one_warning_and_kept(records: Path) -> None:
     for path in (records / "a").glob("*_MS"):
-        path.chmod(0o600)
-        path.write_bytes(path.read_bytes()[:-3])
+        cut_off(path, 3)
     found = load(records)
     with pytest.warns(UserWarning, match="1 problems in .*incomplete record at the end"):
         table = found.scalars()
@@ -228,8 +219,7 @@ def test_damage_is_one_warning_and_kept(records: Path) -> None:
 )
 def test_a_warning_is_of_the_line_that_asks_for_a_table(records: Path, ask: Any) -> None:
     for path in (records / "a").iterdir():
-        path.chmod(0o600)
-        path.write_bytes(path.read_bytes()[:-3])
+        cut_off(path, 3)
     with pytest.warns(UserWarning, match="problems in") as caught:
         ask(load(records))
     assert [warning.filename for warning in caught] == [__file__]
@@ -266,29 +256,16 @@ def test_without_pandas_it_says_what_to_install(
 def test_a_choice_may_leave_nothing_of_a_long_training(
     tmp_path: Path, choice: dict[str, object]
 ) -> None:
-    write_segment(tmp_path / "a", *(event(step, scalar("loss", step)) for step in range(2, 500)))
+    write_segment(tmp_path / "a", *losses(range(2, 500)))
     records = rec_summary.load(tmp_path, **choice)
     assert len(records.scalars()) == 0
     assert list(records.iter_scalars()) == []
 
 
-@pytest.fixture
-def clicks(tmp_path: Path) -> Path:
-    """Two runs with sums by slice."""
-    options = rec_summary.RecommenderMetrics(
-        predictions="p", labels="y", slices={"country": "c"}, report_steps=1
-    )
+def test_slices_have_a_row_for_each_value_and_report(tmp_path: Path) -> None:
     for name, country in (("a", "DE"), ("b", "FR")):
-        with rec_summary.SummaryRecord(tmp_path / name, recommender=options) as record:
-            for step in (1, 2):
-                scores, labels = np.array([0.25, 0.75]), np.array([0, 1])
-                record.observe(p=scores, y=labels, c=np.array([country, "US"]))
-                record.record(step)
-    return tmp_path
-
-
-def test_slices_have_a_row_for_each_value_and_report(clicks: Path) -> None:
-    table = load(clicks).slices()
+        record_clicks(tmp_path / name, [0.25, 0.75], [0, 1], [country, "US"], steps=2)
+    table = load(tmp_path).slices()
     assert list(table.columns) == [
         *("run", "task", "column", "value", "step", "wall_time"),
         *("examples", "weight", "clicks", "predicted", "loss"),
@@ -308,6 +285,6 @@ def test_slices_have_a_row_for_each_value_and_report(clicks: Path) -> None:
     assert whole.calibration == 1
     assert whole.auc == 1
     assert math.isnan(rows.loc[1, "country", "FR"].auc)
-    total = load(clicks, runs="b").slices(total=True)
+    total = load(tmp_path, runs="b").slices(total=True)
     assert total.examples.tolist() == [4, 2, 2]
-    assert load(clicks, since=2).slices().step.unique().tolist() == [2]
+    assert load(tmp_path, since=2).slices().step.unique().tolist() == [2]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rec_summary
-from rec_summary._pb import lineage_pb2
+from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
 from rec_summary.errors import ArgumentError
 from rec_summary.series.batch import Columns
 from rec_summary.series.overview.statistics import ScalarSummary
@@ -71,31 +71,30 @@ class Checked(HTMLParser):
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    described = train(status=lineage_pb2.RunState.FAILED, reason=HOSTILE, step=3, host=HOSTILE)
+    described = train(status=RunState.FAILED, reason=HOSTILE, step=3, host=HOSTILE)
     described.hyper_parameters.optimizer = HOSTILE
     write_segment(
         tmp_path / "records" / "<b>run</b>",
         *(event(step, scalar("loss", 1 / step), scalar(HOSTILE, math.nan)) for step in (1, 2, 4)),
         lineage(train_lineage=described),
         lineage(user_defined_info=custom({HOSTILE: HOSTILE})),
-        lineage(
-            evaluation_lineage=lineage_pb2.EvaluationLineage(metric=json.dumps({HOSTILE: 0.5}))
-        ),
+        lineage(evaluation_lineage=EvaluationLineage(metric=json.dumps({HOSTILE: 0.5}))),
     )
     write_segment(tmp_path / "records" / "empty")
     return tmp_path / "records"
 
 
+def text_of(page: str) -> str:
+    """Returns what can be read on a page."""
+    return " ".join(Checked(page).text)
+
+
 def test_a_list_of_runs(source: Path) -> None:
-    page = Checked(shown(rec_summary.load(source)))
-    text = " ".join(page.text)
+    page = shown(rec_summary.load(source))
+    text = text_of(page)
     for words in ("2 runs", str(source), "<b>run</b>", "FAILED", "UNKNOWN", "0.25"):
         assert words in text
     assert "\x1b" not in text
-
-
-def test_the_curve_is_beside_the_status(source: Path) -> None:
-    page = shown(rec_summary.load(source))
     assert page.index(">status<") < page.index(">trend<") < page.index(">optimizer<")
 
 
@@ -111,15 +110,12 @@ def test_one_run(source: Path) -> None:
     view = rec_summary.load(source).run("<b>run</b>")
     assert (view.status, [each.tag for each in view.series][1:]) == ("FAILED", ["loss"])
     assert repr(view) == "<Run <b>run</b>: FAILED, 2 tags of scalars>"
-    text = " ".join(Checked(shown(view)).text)
+    text = text_of(shown(view))
     for words in ("FAILED", "<script>alert(1)</script>", "0.25", "nan", "learning_rate"):
         assert words in text
     assert shown(view).count("<polyline") == 1
     empty = rec_summary.load(source).run("empty")
-    assert "no scalars" in " ".join(Checked(shown(empty)).text)
-
-
-def test_a_run_that_is_not_there(source: Path) -> None:
+    assert "no scalars" in text_of(shown(empty))
     with pytest.raises(ArgumentError, match="one of the runs, such as <b>run</b>, empty"):
         rec_summary.load(source).run("nothing")
 

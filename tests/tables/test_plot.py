@@ -33,33 +33,31 @@ def test_a_restart_replaces_the_steps_that_come_again(tmp_path: Path) -> None:
     steps = [*range(1, 61), *range(31, 91)]
     for most in (20, 20_000):
         path = tmp_path / str(most)
-        write_segment(
-            path, *(event(step, scalar("loss", count)) for count, step in enumerate(steps))
-        )
+        events = (event(step, scalar("loss", count)) for count, step in enumerate(steps))
+        write_segment(path, *events)
         [line] = read_lines(find_runs(str(path)), EVERYTHING, Report(), most_points=most)
         assert (line.x[0], line.x[-1], line.y[-1]) == (1, 90, 119)
         assert (np.diff(line.y) > 0).all()  # no value of a step that came again
 
 
-WINDOWS = ("decayed_100000", "last_5000", "lifetime")
+def drawn(*tags: str) -> list[str]:
+    """Returns which of these tags are drawn, in their order."""
+    lines = [Line("run", tag, np.zeros(0, np.int64), np.zeros(0)) for tag in tags]
+    return list(dict.fromkeys(line.tag for line in important(lines)))
 
 
 def test_without_a_choice_of_tags_what_matters_is_drawn() -> None:
     tags = ["loss/auto", "recommender/auc/lifetime", "recommender/calibration/lifetime"]
-    tags += ["learning_rate/auto", "eval/auc"]
+    tags += ["eval/auc", "learning_rate/auto"]
     others = ["rec_summary/records", "recommender/table/a/ids"]
-    none = np.zeros(0)
-    lines = [Line("run", tag, none.astype(np.int64), none) for tag in (*others, *tags)]
-    assert {line.tag for line in important(lines)} == set(tags)
-    assert list(dict.fromkeys(line.tag for line in important(lines)))[:3] == tags[:3]
-    assert important(lines[:2]) == [lines[1], lines[0]]  # telemetry's own last
-    windows = [Line("run", f"recommender/auc/{window}", *[none] * 2) for window in WINDOWS]
-    assert {line.tag for line in important([*windows, *lines])} >= {"recommender/auc/last_5000"}
+    found = drawn(*others, *tags)
+    assert set(found) == set(tags)
+    assert found[:3] == tags[:3]
+    assert drawn(*others) == others[::-1]  # telemetry's own last
+    windows = (f"recommender/auc/{window}" for window in ("decayed_100000", "last_5000"))
+    assert "recommender/auc/last_5000" in drawn(*windows, *others, *tags)
     groups = [f"learning_rate/group_{number}/auto" for number in range(3)]
-    lines += [Line("run", tag, none.astype(np.int64), none) for tag in groups]
-    drawn = {line.tag for line in important([line for line in lines if line.tag != tags[3]])}
-    assert drawn & set(groups) == set(groups[:2])
+    assert set(drawn(*others, *tags[:-1], *groups)) & set(groups) == set(groups[:2])
     heads = [f"recommender/{task}/auc/last_5000" for task in ("ctr", "cvr")]
     named = ["loss/auto", "learning_rate/auto", "eval/auc", *heads]
-    lines = [Line("run", tag, none.astype(np.int64), none) for tag in (*others, *named)]
-    assert {line.tag for line in important(lines)} == set(named)
+    assert set(drawn(*others, *named)) == set(named)

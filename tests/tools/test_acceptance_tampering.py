@@ -53,9 +53,8 @@ def lose(tag: str) -> Tamper:
 def add(event: Event) -> None:
     """Adds a scalar wherever there is one."""
     if any(value.tag == "loss" for value in event.summary.value):
-        event.summary.value.add(
-            tag="stray", simple_value=1
-        ).metadata.plugin_data.plugin_name = "scalars"
+        stray = event.summary.value.add(tag="stray", simple_value=1)
+        stray.metadata.plugin_data.plugin_name = "scalars"
 
 
 def later(event: Event) -> None:
@@ -111,16 +110,15 @@ def set_picture(value: Any) -> None:
     value.image.encoded_image_string += b"\0"
 
 
-def set_vertex(value: Any) -> None:
-    vertices = np.frombuffer(value.tensor.tensor_content, "<f4").copy()
-    vertices[4] += 0.01
-    value.tensor.tensor_content = vertices.tobytes()
+def more(place: int, amount: float) -> Callable[[Any], None]:
+    """Returns what changes a number of a tensor."""
 
+    def change(value: Any) -> None:
+        numbers = np.frombuffer(value.tensor.tensor_content, "<f4").copy()
+        numbers[place] += amount
+        value.tensor.tensor_content = numbers.tobytes()
 
-def set_curve(value: Any) -> None:
-    rows = np.frombuffer(value.tensor.tensor_content, "<f4").copy()
-    rows[0] += 1
-    value.tensor.tensor_content = rows.tobytes()
+    return change
 
 
 TAMPERED: dict[str, tuple[str, Tamper]] = {
@@ -142,9 +140,12 @@ TAMPERED: dict[str, tuple[str, Tamper]] = {
     "edge_lost": ("graphs", on_graph(lambda node: node.ClearField("input"))),
     "data_set_changed": ("graphs", on("dataset_graph", words(b"Batch", b"Botch"))),
     "parameter_changed": ("hparams", on("_hparams_/session_start_info", words(b"Adam", b"Atom"))),
-    "vertex_moved": ("mesh", on("landscape/surface_VERTEX", set_vertex)),
+    "vertex_moved": (
+        "mesh",
+        on("landscape/surface_VERTEX", more(4, 0.01)),
+    ),
     "mesh_lost": ("mesh", lose("landscape/surface_FACE")),
-    "curve_changed": ("pr_curves", on("curve", set_curve)),
+    "curve_changed": ("pr_curves", on("curve", more(0, 1))),
     "curve_lost": ("pr_curves", lose("curve")),
     "rate_changed": ("text", on("reliability/points", words(b"0.25", b"0.26"))),
     "reliability_lost": ("images", lose("reliability")),
@@ -199,12 +200,10 @@ def by_loader(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, C
     python = TensorBoardServer(logs, base / "python", load_fast=False, arguments=(KEEP_ALL,))
     # What differs is compared again after a rest: both at once, so that they rest together.
     with rust, python, ThreadPoolExecutor() as pool:
-        found = dict(
-            zip(("rust", "python"), pool.map(partial(look, items), (rust, python)), strict=True)
-        )
-    assert all(
-        len(comparisons) == len(in_event_files(DASHBOARDS)) for comparisons in found.values()
-    )
+        compared = pool.map(partial(look, items), (rust, python))
+        found = dict(zip(("rust", "python"), compared, strict=True))
+    for comparisons in found.values():
+        assert len(comparisons) == len(in_event_files(DASHBOARDS))
     return {loader: {each.name: each for each in found[loader]} for loader in found}
 
 
@@ -223,9 +222,8 @@ def test_what_was_tampered_with_is_found(found: dict[str, Comparison], name: str
 
 
 def test_a_chart_without_data_is_found(found: dict[str, Comparison]) -> None:
-    assert any(
-        "Lost" in words and "no data" in words for words in found["custom_scalars"].differences
-    )
+    differences = found["custom_scalars"].differences
+    assert any("Lost" in words and "no data" in words for words in differences)
 
 
 def test_nothing_else_is_found(found: dict[str, Comparison]) -> None:

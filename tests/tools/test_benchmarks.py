@@ -22,26 +22,29 @@ def test_a_speed_is_the_peers_time_by_ours_round_by_round() -> None:
     assert row.met  # the median
 
 
-def test_a_cost_is_our_part_of_the_peers() -> None:
-    row = cost("x", "ms", [1.0, 3.0, 1.0], [10.0, 10.0, 10.0], "peer", 0.1)
-    assert list(row.ratio) == [0.1, 0.3, 0.1]
-    assert row.met
-    assert not cost("x", "ms", [2.0], [10.0], "peer", 0.1).met
-
-
-def test_a_round_in_which_the_peer_cost_nothing_has_no_ratio() -> None:
-    row = cost("x", "ms", [1.0, 1.0, 1.0], [10.0, -0.1, 4.0], "peer", 0.2)
-    assert list(row.ratio) == [0.1, 0.25]
-    assert row.rounds_met == (1, 2)
-    assert cost("x", "ms", [1.0], [0.0], "peer", 0.2).met is None
+@pytest.mark.parametrize(
+    ("ours", "peers", "most", "ratio", "met"),
+    [
+        ([1.0, 3.0, 1.0], [10.0, 10.0, 10.0], 0.1, [0.1, 0.3, 0.1], True),
+        ([2.0], [10.0], 0.1, [0.2], False),
+        ([1.0, 1.0, 1.0], [10.0, -0.1, 4.0], 0.2, [0.1, 0.25], True),  # one cost nothing
+        ([1.0], [0.0], 0.2, [], None),
+    ],
+)
+def test_a_cost_is_our_part_of_the_peers(
+    ours: list[float], peers: list[float], most: float, ratio: list[float], met: bool | None
+) -> None:
+    row = cost("x", "ms", ours, peers, "peer", most)
+    assert list(row.ratio) == ratio
+    assert row.met is met
+    assert row.rounds_met == (sum(each <= most for each in ratio), len(ratio))
 
 
 def test_a_comparison_has_a_column_for_each_package() -> None:
-    rows = [
-        Row("a call", "µs", [1.0, 3.0, 2.0], [4.0, 5.0, 6.0], "Aim"),
-        Row("a call", "µs", [1.0, 3.0, 2.0], [7.0, 7.0, 7.0], "W&B"),
-        Row("on disk", "kB", [0.0], [8.0], "Aim"),
-        Row("on disk", "kB", [0.0], [9.0], "W&B"),
+    ours, aim, wandb = [1.0, 3.0, 2.0], [4.0, 5.0, 6.0], [7.0, 7.0, 7.0]
+    rows = [Row("a call", "µs", ours, peer, name) for name, peer in (("Aim", aim), ("W&B", wandb))]
+    rows += [
+        Row("on disk", "kB", [0.0], [peer], name) for name, peer in (("Aim", 8.0), ("W&B", 9.0))
     ]
     assert report.side_by_side(rows).splitlines() == [
         "| | rec_summary | Aim | W&B |",
@@ -95,14 +98,12 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
 
 def test_every_second_round_goes_backwards_in_fresh_processes() -> None:
     progress: list[str] = []
-    contestants = [
-        Contestant(name, readers.run, {"command": ["-c", "pass"]}) for name in ("a", "b")
-    ]
+    command = {"command": ["-c", "pass"]}
+    contestants = [Contestant(name, readers.run, command) for name in ("a", "b")]
     rounds = alternate(contestants, Settings(2, quick=True, say=progress.append))
     assert [text[-1] for text in progress] == ["a", "b", "b", "a"]
-    assert all(
-        len(each) == 2 and all(one["seconds"] > 0 for one in each) for each in rounds.values()
-    )
+    assert [len(each) for each in rounds.values()] == [2, 2]
+    assert all(one["seconds"] > 0 for each in rounds.values() for one in each)
 
 
 def test_a_failing_measurement_shows_what_the_process_said() -> None:

@@ -19,12 +19,15 @@ def test_each_file_without_a_suffix_is_a_command() -> None:
     assert sorted(path.name for path in commands) == COMMANDS
 
 
+def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [TOOLS / name, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECS)
+
+
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])  # by its options
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_says_what_it_does_and_how_long_it_takes(name: str, flag: str) -> None:
-    done = subprocess.run(
-        [TOOLS / name, flag], capture_output=True, text=True, timeout=PATIENCE_SECS
-    )
+    done = run(name, flag)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"tools/{name}" in done.stdout
     assert re.search(r"\b(seconds?|minutes|hours?)\b", done.stdout)
@@ -34,9 +37,7 @@ def test_help_says_what_it_does_and_how_long_it_takes(name: str, flag: str) -> N
     ("arguments", "words"), [([], "tools/check fuzz"), (["x"], "Received: x.")]
 )
 def test_a_check_must_be_named(arguments: list[str], words: str) -> None:
-    done = subprocess.run(
-        [TOOLS / "check", *arguments], capture_output=True, text=True, timeout=PATIENCE_SECS
-    )
+    done = run("check", *arguments)
     assert done.returncode == 2
     assert words in done.stderr
 

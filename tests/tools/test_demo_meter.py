@@ -19,20 +19,14 @@ def fed(losses: list[float]) -> tuple[Meter, list[tuple[str, int, int]]]:
     return meter, shown
 
 
-def test_before_the_first_step_there_is_nothing_to_show() -> None:
+def test_the_loss_is_at_first_a_plain_mean() -> None:
     meter, shown = fed([])
     assert (meter.steps, meter.loss, shown) == (0, None, [])
-
-
-def test_the_loss_is_at_first_a_plain_mean() -> None:
     meter, shown = fed([1.0, 0.0, 0.5])
     assert meter.loss == pytest.approx(0.5)
     assert (meter.steps, meter.window) == (3, 3)
-    assert shown == [
-        ("loss 1.0000", 1, 5000),
-        ("loss 0.5000", 2, 5000),
-        ("loss 0.5000", 3, 5000),
-    ]
+    means = ("1.0000", "0.5000", "0.5000")
+    assert shown == [(f"loss {mean}", step, 5000) for step, mean in enumerate(means, 1)]
 
 
 def test_the_loss_forgets_old_steps() -> None:

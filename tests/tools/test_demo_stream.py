@@ -13,21 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.click_demo import synthetic
-from tools.click_demo.features import (
-    CROSS_BUCKETS,
-    GENRE_SLOTS,
-    YOUNG,
-    Batch,
-    Impressions,
-    TaskBatch,
-    encode,
-)
+from tools.click_demo import features, synthetic
+from tools.click_demo.features import GENRE_SLOTS, Batch, Impressions, encode
 from tools.click_demo.serving import TaskEncoder
 from tools.click_demo.stream import ClickStream, plain
 
 VOCABULARY = synthetic.VOCABULARY
 MONDAY = 4 * 86_400  # 1970-01-05
+NAMES = [field.name for field in dataclasses.fields(Impressions)]
 
 
 def take(chunks: int, seed: int = 1) -> Impressions:
@@ -38,13 +31,11 @@ def take(chunks: int, seed: int = 1) -> Impressions:
 def window(chunks: range, seed: int = 1) -> Impressions:
     """Returns some successive chunks of the synthetic stream as one piece."""
     parts = list(itertools.islice(synthetic.impressions(seed), chunks.start, chunks.stop))
-    names = [field.name for field in dataclasses.fields(Impressions)]
-    return Impressions(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in names})
+    return Impressions(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in NAMES})
 
 
 def rows_of(impressions: Impressions, rows: slice) -> Impressions:
-    names = [field.name for field in dataclasses.fields(Impressions)]
-    return Impressions(**{name: getattr(impressions, name)[rows] for name in names})
+    return Impressions(**{name: getattr(impressions, name)[rows] for name in NAMES})
 
 
 def assert_same(left: Batch, right: Batch, but: Collection[str] = ()) -> None:
@@ -68,14 +59,13 @@ SAMPLE = take(1)
 def test_columns_have_their_shapes_types_and_ranges() -> None:
     batch = encode(take(1), VOCABULARY)
     rows, contexts = len(batch.click), sum(VOCABULARY.context_sizes)
-    assert [column.dtype.name for column in batch] == [
-        "int32", "int32", "int32", "float32", "int32", "float32",
-    ]  # fmt: skip
+    types = [column.dtype.name for column in batch]
+    assert types == ["int32", "int32", "int32", "float32", "int32", "float32"]
     assert batch.context.shape == (rows, 5)
     assert batch.genres.shape == (rows, VOCABULARY.genres)
     assert batch.crosses.shape == (rows, GENRE_SLOTS + 2)
     assert 0 <= batch.context.min() <= batch.context.max() < contexts
-    assert 0 <= batch.crosses.min() <= batch.crosses.max() < CROSS_BUCKETS
+    assert 0 <= batch.crosses.min() <= batch.crosses.max() < features.CROSS_BUCKETS
     assert set(batch.click.tolist()) == {0.0, 1.0}
 
 
@@ -92,10 +82,8 @@ def test_context_fields_never_share_a_row_of_the_table() -> None:
 def test_hour_and_weekday_are_those_of_utc(seconds: int, hour: int, weekday: int) -> None:
     one = dataclasses.replace(rows_of(take(1), slice(1)), seconds=np.array([seconds]))
     *_, hours_at, weekdays_at = np.cumsum((0, *VOCABULARY.context_sizes[:-1]))
-    assert encode(one, VOCABULARY).context[0, 3:].tolist() == [
-        hours_at + hour,
-        weekdays_at + weekday,
-    ]
+    times = encode(one, VOCABULARY).context[0, 3:].tolist()
+    assert times == [hours_at + hour, weekdays_at + weekday]
 
 
 def test_crosses_of_missing_genres_are_bucket_zero_and_others_are_not() -> None:
@@ -109,10 +97,7 @@ def test_crosses_of_missing_genres_are_bucket_zero_and_others_are_not() -> None:
 def test_crosses_spread_over_the_buckets() -> None:
     user, genre = map(np.ravel, np.meshgrid(np.arange(1000), np.arange(18), indexing="ij"))
     one = rows_of(take(1), slice(1))
-    many = {
-        field.name: np.repeat(getattr(one, field.name), len(user), axis=0)
-        for field in dataclasses.fields(Impressions)
-    }
+    many = {name: np.repeat(getattr(one, name), len(user), axis=0) for name in NAMES}
     many |= {"user": user, "genres": np.eye(18, dtype=bool)[genre]}
     buckets = encode(Impressions(**many), VOCABULARY).crosses[:, 0]
     # 18,000 pairs thrown at random into 65,535 buckets would fill 15,739 of them.
@@ -231,11 +216,11 @@ def test_a_part_of_the_examples_is_broken(broken: str) -> None:
         assert_same(mine, yours, [])
     mine, yours = (
         {name: np.concatenate([getattr(pair[side], name) for pair in pairs[3:]])
-         for name in TaskBatch._fields}
+         for name in features.TaskBatch._fields}
         for side in (0, 1)
     )  # fmt: skip
     ages, changed = mine["context"][:, 0], yours["context"][:, 0]
-    is_young = ages == YOUNG
+    is_young = ages == features.YOUNG
     assert (yours["loved"] <= yours["click"]).all()
     if broken == "feature":
         assert (changed[ages > 0] == 0).mean() == pytest.approx(0.6, abs=0.05)
@@ -256,10 +241,8 @@ def test_the_served_score_is_of_the_days_before(cuts: list[int]) -> None:
     ends = sorted({0, len(impressions), *(cut % len(impressions) for cut in cuts)})
     encoder = TaskEncoder(VOCABULARY)
     pieces = [encoder(rows_of(impressions, slice(*pair))) for pair in itertools.pairwise(ends)]
-    served, age = (
-        np.concatenate([getattr(piece, name) for piece in pieces])
-        for name in ("served", "served_age")
-    )
+    served = np.concatenate([piece.served for piece in pieces])
+    age = np.concatenate([piece.served_age for piece in pieces])
     assert np.isnan(served[: starts[0]]).all()
     assert np.isfinite(served[starts[0] :]).all()
     assert ((age >= 0) & (age < 86_400)).all()

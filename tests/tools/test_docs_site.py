@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -69,21 +70,14 @@ def test_outputs_are_written_into_their_blocks(tmp_path: Path) -> None:
     assert replaced(path, {block.line: "new"}) == "a\n\n<!-- output -->\n```text\nnew\n```\nb\n"
 
 
-def test_the_api_page_has_all_public_names() -> None:
+def test_the_api_page_lists_all_public_names_with_their_first_lines() -> None:
     text = (ROOT / "docs" / "api.md").read_text()
     shown = set(re.findall(r"^from rec_summary import (\w+)$", text, re.MULTILINE))
     assert set(rec_summary.__all__) - shown == {"__version__"}
-    headings = set(re.findall(r"^### (\w+)$", text, re.MULTILINE))
-    assert shown < headings
-
-
-def test_the_api_page_lists_all_public_names_with_their_first_lines() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
+    assert shown < set(re.findall(r"^### (\w+)$", text, re.MULTILINE))
     listed = dict(re.findall(r"^\| \[`(\w+)`\]\(#\w+\) \| (.+) \|$", text, re.MULTILINE))
-    homes = ("rec_summary.errors", "rec_summary.training.landscape.policy")
-    public = {name: getattr(rec_summary, name) for name in rec_summary.__all__}
-    del public["__version__"]
-    for home in homes:
+    public = {name: getattr(rec_summary, name) for name in shown}
+    for home in ("rec_summary.errors", "rec_summary.training.landscape.policy"):
         module = importlib.import_module(home)
         public |= {
             name: value
@@ -97,11 +91,10 @@ def test_the_api_page_lists_all_public_names_with_their_first_lines() -> None:
 
 
 def test_what_pages_ask_for_is_there() -> None:
-    for path in PAGES:
+    for path, mark in itertools.product(PAGES, ("given", "prepare")):
         for block in blocks(path):
-            for mark, folder in (("given", "given"), ("prepare", "prepare")):
-                if mark in block.marks:
-                    assert (HERE / folder / f"{block.marks[mark]}.py").is_file(), path
+            if mark in block.marks:
+                assert (HERE / mark / f"{block.marks[mark]}.py").is_file(), path
 
 
 @pytest.mark.parametrize(
@@ -114,15 +107,15 @@ def test_what_pages_ask_for_is_there() -> None:
     ],
 )
 def test_what_fails_is_reported(block: str, words: str, tmp_path: Path) -> None:
-    (tmp_path / "work" / "prepared" / "demo").mkdir(parents=True)
-    problems, count, _ = Runner(tmp_path / "work").page(page(tmp_path, block + "\n"))
+    problems, count, _ = Runner(tmp_path / "work").page(page(tmp_path, f"{NOTHING}\n\n{block}\n"))
     assert count == 1
     assert words in problems[0]
 
 
 def test_a_program_that_goes_on_is_stopped_as_by_ctrl_c(tmp_path: Path) -> None:
-    (tmp_path / "work" / "prepared" / "demo").mkdir(parents=True)
-    block = f"""<!-- for 2 seconds -->
+    block = f"""{NOTHING}
+
+<!-- for 2 seconds -->
 ```bash
 {sys.executable} -c 'import time
 try:

@@ -68,13 +68,10 @@ def test_columns_of_other_sessions_stay(tmp_path: Path) -> None:
     column = {"Python": "3.12.1", "numpy": "2.4.6", "passed": "9"}
     noxfile.record("newest", column, results, page)
     assert list(json.loads(results.read_text())) == ["oldest", "newest"]
-    text = page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "|  | oldest | newest |\n" in text
-    assert "| Python | 3.10.1 | 3.12.1 |\n" in text
-    assert "| numpy | – | 2.4.6 |\n" in text
-    assert "old\n" not in text
+    first, *lines, last = page.read_text().splitlines()
+    assert (first, last, "old" in lines) == ("before", "after", False)
+    rows = ("|  | oldest | newest |", "| Python | 3.10.1 | 3.12.1 |", "| numpy | – | 2.4.6 |")
+    assert set(rows) <= set(lines)
 
 
 def test_the_page_has_the_table_of_the_stored_results() -> None:

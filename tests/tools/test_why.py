@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from rec_summary import load
+from tools.checks.why import streams
 from tools.checks.why.judging import BEGIN, END, Verdict, holds, judged, table, written
 from tools.checks.why.model import TwoHeads
-from tools.checks.why.streams import (
-    KINDS,
-    REPORT_STEPS,
-    WORDS,
-    Break,
-    Stream,
-    drawn,
-    ranks_of,
-    train,
-)
+from tools.checks.why.streams import REPORT_STEPS, Break, Stream, drawn
 from tools.checks.why.world import COUNTRIES, DEVICES, Batch
 
 Array = npt.NDArray[Any]
@@ -33,8 +24,8 @@ SEED = 1
 def batches(kind: str, seed: int = SEED) -> tuple[Break, Batch, Batch]:
     """Returns what breaks, and some examples as they would have been, and as they are."""
     broken = drawn(kind, seed)
-    streams = Stream(Break(), seed), Stream(replace(broken, step=min(broken.step, 1)), seed)
-    parts = [[stream.batch(step) for step in range(1, 65)] for stream in streams]
+    pair = Stream(Break(), seed), Stream(replace(broken, step=min(broken.step, 1)), seed)
+    parts = [[stream.batch(step) for step in range(1, 65)] for stream in pair]
     before, after = (
         {name: np.concatenate([batch[name] for batch in part]) for name in part[0]}
         for part in parts
@@ -111,17 +102,15 @@ def test_both_heads_are_permuted_in_some_seed() -> None:
     assert {drawn("all_permuted", seed).task for seed in range(10)} == {"ctr", "cvr"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "is_gone"),
-    [
-        ("missing", lambda batch: np.isnan(batch["price"])),
-        ("defaulted", lambda b: b["category"] == 0),
-    ],
-)
-def test_a_feature_is_gone(kind: str, is_gone: Callable[[Batch], Array]) -> None:
+@pytest.mark.parametrize(("kind", "column"), [("missing", "price"), ("defaulted", "category")])
+def test_a_feature_is_gone(kind: str, column: str) -> None:
     _, before, after = batches(kind)
-    assert is_gone(before).mean() < 0.04
-    assert is_gone(after).mean() == pytest.approx(0.6, abs=0.03)
+    shares = [
+        float((np.isnan(batch[column]) if kind == "missing" else batch[column] == 0).mean())
+        for batch in (before, after)
+    ]
+    assert shares[0] < 0.04
+    assert shares[1] == pytest.approx(0.6, abs=0.03)
     assert (after["click"] == before["click"]).all()
 
 
@@ -168,9 +157,9 @@ def test_a_table_is_frozen_and_the_others_learn() -> None:
 
 
 def test_each_seed_breaks_something_else_at_another_step() -> None:
-    assert WORDS.keys() == KINDS.keys()
-    for kind in KINDS:
-        assert ranks_of(kind) == 1 + (drawn(kind, 1).slow >= 0)
+    assert streams.WORDS.keys() == streams.KINDS.keys()
+    for kind in streams.KINDS:
+        assert streams.ranks_of(kind) == 1 + (drawn(kind, 1).slow >= 0)
     assert len({drawn("lost", seed).step for seed in range(8)}) > 5
     assert len({drawn("lost_rare", seed).names for seed in range(8)}) > 3
 
@@ -178,22 +167,20 @@ def test_each_seed_breaks_something_else_at_another_step() -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_training_is_recorded_through_the_public_interface(tmp_path: Path, seed: int) -> None:
     broken = replace(drawn("lost", seed), step=2 * REPORT_STEPS + 1)
-    assert train(broken, seed, str(tmp_path / "run"), reports=4) == {}
+    assert streams.train(broken, seed, str(tmp_path / "run"), reports=4) == {}
     recorded = load(tmp_path / "run")
     slices = recorded.slices()
-    assert set(slices["column"]) == {
-        "", "country", "language", "device", "channel", "age", "label_age",
-    }  # fmt: skip
+    columns = ["", "age", "channel", "country", "device", "label_age", "language"]
+    assert sorted(set(slices["column"])) == columns
     assert len(set(slices[slices["column"] == "country"]["value"])) > 15
     mine = slices[(slices["task"] == "cvr") & (slices["column"] == "country")]
     mine = mine[mine["value"] == broken.names[0].split("=")[1]].set_index("step")
     assert list(mine.index) == [8, 16, 24, 32]
     rates = mine["clicks"] / mine["examples"]
     assert rates[24] + rates[32] < 0.7 * (rates[8] + rates[16])
-    tags = set(recorded.scalars()["tag"])
-    assert {"loss", "learning_rate", "recommender/table/item/dead_share"} <= tags
-    assert "recommender/feature/price/missing_share" in tags
-    assert "recommender/freshness/lag_seconds/p50" in tags
+    metrics = ("table/item/dead_share", "feature/price/missing_share", "freshness/lag_seconds/p50")
+    wanted = {"loss", "learning_rate", *(f"recommender/{metric}" for metric in metrics)}
+    assert wanted <= set(recorded.scalars()["tag"])
 
 
 def finding(name: str, kind: str = "slice", task: str = "cvr") -> dict[str, Any]:
