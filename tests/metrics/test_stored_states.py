@@ -56,6 +56,7 @@ CHANGES = {
     "Drift": lambda it: it.add({"label": [1.0, 0.0]}),
     "ExactSum": lambda it: it.add(np.array([2.0])),
     "FeatureCounts": lambda it: it.add(np.array([0.0, np.nan]), 0, -1, 1),
+    "FeatureImportance": lambda it: it.add(next(iter(it.arrays()["names"])), 1e9, 0.1, 0.2),
     "IdFrequency": lambda it: it.add(range(100)),
     "IdTurnover": lambda it: it.add_batch(np.arange(9)),
     "LogHistogram": lambda it: it.add_all(np.array([2.0])),

@@ -126,7 +126,7 @@ class FeatureImportance(State):
         past = [_grown(self._past[quarter], size) for quarter in quarters]
         return {
             "names": np.array([*self._rows], np.str_),
-            "fresh": _grown(self._fresh, size),
+            "fresh": _grown(self._fresh, size).copy(),
             "quarters": np.array(quarters, np.int64),
             "past": np.array(past).reshape(len(quarters), size, _METRICS, _SUMS),
         }
