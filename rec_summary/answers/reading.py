@@ -79,9 +79,14 @@ def evidence_of(run: Run, report: Report, read: Moment = None) -> Evidence:
         report: Counts what is read, and takes problems.
         read: What was recorded before that is not read.
     """
-    slices = histories(run, Selection(ExportOptions(since=read)), report).get(valid(run.name), [])
-    events = sorted(_events(run, report), key=lambda event: (event.step, event.wall_time))
-    return Evidence(slices, [*_scalars(run, read, report)], events)
+    reports = Report(), Report(), Report()
+    options = ExportOptions(since=read)
+    slices = histories(run, Selection(options), reports[0]).get(valid(run.name), [])
+    series = [*_scalars(run, read, reports[1])]
+    events = sorted(_events(run, reports[2]), key=lambda event: (event.step, event.wall_time))
+    for each in reports:
+        report.add_again(each)
+    return Evidence(slices, series, events)
 
 
 def _scalars(run: Run, read: Moment, report: Report) -> Iterator[Scalars]:

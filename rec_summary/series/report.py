@@ -70,20 +70,12 @@ class Report:
     problem_count: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    _known: set[Problem] = field(default_factory=set, init=False, repr=False)  # the kept ones
 
     def problem(self, path: str, offset: int, text: str) -> None:
-        """Counts a problem, and keeps it unless there are very many already.
-
-        One that is kept does not count when it is met again: a file may be read several times.
-        """
-        problem = Problem(path, offset, text)
-        if problem in self._known:
-            return
+        """Counts a problem, and keeps it unless there are very many already."""
         self.problem_count += 1
         if len(self.problems) < _KEPT:
-            self.problems.append(problem)
-            self._known.add(problem)
+            self.problems.append(Problem(path, offset, text))
 
     def note(self, text: str) -> None:
         """Keeps a note unless it is the last one, or there are very many already."""
@@ -94,9 +86,15 @@ class Report:
         """Adds what another report has counted."""
         for counter in dataclasses.fields(self):
             mine, theirs = getattr(self, counter.name), getattr(other, counter.name)
-            if isinstance(mine, collections.Counter | set):
+            if isinstance(mine, collections.Counter):
                 mine.update(theirs)
             else:
                 mine += theirs
                 setattr(self, counter.name, mine)
         del self.notes[_KEPT:], self.problems[_KEPT:]
+
+    def add_again(self, other: Report) -> None:
+        """Adds what was counted when the same files were read again: a problem counts once."""
+        new = [problem for problem in dict.fromkeys(other.problems) if problem not in self.problems]
+        count = other.problem_count - len(other.problems) + len(new)
+        self.add(dataclasses.replace(other, problems=new, problem_count=count))

@@ -44,11 +44,12 @@ class RunView:
 
     def __init__(self, run: Run, selection: Selection) -> None:
         """Use `Records.run`."""
-        report = Report()
-        self.lineage: dict[str, Any] = dict(next(rows_of(run, report)))
+        report, again = Report(), Report()
+        self.lineage: dict[str, Any] = dict(next(rows_of(run, again)))
         self.run = str(self.lineage["run"])
         self.status = str(self.lineage["status"])
         self.series: tuple[ScalarSummary, ...] = tuple(series_of(run, selection, report))
+        report.add_again(again)
         self.problems = tuple(report.problems)
         self._notes = _problem_notes(report)
 

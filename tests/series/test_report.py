@@ -17,16 +17,14 @@ def test_reports_of_many_runs_are_added_and_only_problems_and_notes_are_bounded(
     assert total.problems == [Problem("file", number, "damaged") for number in range(1000)]
 
 
-def test_a_problem_that_is_met_again_counts_once() -> None:
-    report, part = Report(), Report()
+def test_a_problem_counts_each_time_but_once_where_the_same_files_are_read_again() -> None:
+    total, again = Report(files=1), Report(files=1)
     for place in (4, 4, 8):
-        part.problem("file", place, "damaged")
-    report.add(part)
-    for text in ("damaged", "another thing"):
-        report.problem("file", 8, text)
-    assert [(each.offset, each.text) for each in report.problems] == [
-        (4, "damaged"),
-        (8, "damaged"),
-        (8, "another thing"),
-    ]
-    assert report.problem_count == 3
+        total.problem("file", place, "damaged")
+    assert (len(total.problems), total.problem_count) == (3, 3)
+    for place, text in ((8, "damaged"), (8, "another thing"), (8, "another thing")):
+        again.problem("file", place, text)
+    total.add_again(again)
+    assert total.problems[3:] == [Problem("file", 8, "another thing")]
+    assert (total.problem_count, total.files) == (4, 2)
+    assert again.problem_count == 3

@@ -154,7 +154,6 @@ def export(
         counted = {
             name: dict(sorted(value.items())) if isinstance(value, Counter) else value
             for name, value in vars(report).items()
-            if not name.startswith("_")
         }
         terminal.print_json({"source": source, "destination": destination, **counted})
     elif not terminal.printing().quiet:

@@ -82,7 +82,8 @@ class PageAnswers:
     Curves are those of the index, and wait for nothing; their errors and marks come once something
     else has read the run. What has to be read from the files is kept until they change, and at
     least 20 times as long as that took, so that a page which is left open on a run costs 5 % of a
-    processor at most. `is_current` says whether an answer has all that the files have.
+    processor at most. `is_current` says whether an answer has all that the files have. Only lineage
+    is read whenever it is asked for after a change.
     """
 
     def __init__(self, index: RunIndex, rest: float = 20.0) -> None:

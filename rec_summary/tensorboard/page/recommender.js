@@ -1337,6 +1337,8 @@ async function loadFocus() {
   if (run === focus()) paintMoved();
   if (answer("quality", run)?.is_current === false) await loadQuality([run]);
   await load("maps", run);
+  // A map that failed may be there no more; one that is looked at is asked for by its painting.
+  for (const [name, entry] of data.answers) if (entry.error && name.startsWith(`map ${run} `)) data.answers.delete(name);
   // The server reads a run at most a twentieth of the time: what came meanwhile is asked for later.
   if (["quality", "why", "maps"].some((route) => answer(route, run)?.is_current === false)) stale.add(run);
   if (run === focus()) paintMoved();
@@ -1387,7 +1389,7 @@ function firstRuns() {
   const known = new Set(data.runs.map((run) => run.run));
   const wanted = [...(state.runs || []), ...awaited];
   state.runs = wanted.filter((run) => known.has(run));
-  awaited = wanted.filter((run) => !known.has(run));
+  awaited = stored ? [] : wanted.filter((run) => !known.has(run));
   if (state.runs.length || state.groups.length || awaited.length) return;
   const first = data.runs.find((run) => run.is_recommender) || data.runs[0];
   if (first) state.runs = [first.run];
