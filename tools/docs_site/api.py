@@ -8,18 +8,14 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import click
-
 import rec_summary
 from rec_summary import errors
 from rec_summary.tables.frames import Records
 from rec_summary.tables.groups import Groups
 from rec_summary.training.landscape import policy
 
-from .run import ROOT
+from . import generated
 
-PAGE = ROOT / "docs" / "api.md"
-BEGIN, END = "<!-- written by tools/docs api -->", "<!-- end -->"
 _TRAINING = (
     *("RecModel", "TrainStep", "SummaryCollector", "SummaryRecord", "EmbeddingTable"),
     *("RecommenderMetrics", "Advanced", "Task", "Importance", "Gate", "Slice", "Feature"),
@@ -182,18 +178,5 @@ def _linked(text: str) -> str:
     return re.sub(r"`docs/([\w/]+\.md)`", r"[\1](\1)", text)
 
 
-@click.command()
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the page is stale.")
-def main(check: bool) -> None:
-    """Write the docstrings of the public names into docs/api.md."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    new = f"{before}{BEGIN}\n\n{reference()}\n\n{END}{rest.partition(END)[2]}"
-    if not check:
-        PAGE.write_text(new, encoding="utf-8")
-    elif new != text:
-        raise click.ClickException("docs/api.md is stale: run `tools/docs api`.")
-
-
 if __name__ == "__main__":
-    main(prog_name="tools/docs api")
+    generated.command("api", reference)(prog_name="tools/docs api")

@@ -10,11 +10,9 @@ import click
 from rec_summary.cli import EXIT_CODES, cli
 from rec_summary.cli.command import GROUPS
 
-from .run import ROOT
+from . import generated
 
-PAGE = ROOT / "docs" / "cli.md"
 _EXAMPLES_MARK = "<!-- not run: examples, some of which run until they are stopped -->"
-BEGIN, END = "<!-- written by tools/docs cli -->", "<!-- end -->"
 _SHARED_BY = 3  # commands, from which on an option is described once for all of them
 
 
@@ -72,18 +70,5 @@ def _table(options: dict[str, str]) -> list[str]:
     return ["| option | |", "|---|---|", *(f"| `{option}` | {words} |" for option, words in rows)]
 
 
-@click.command()
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the page is stale.")
-def main(check: bool) -> None:
-    """Write the options of every sub-command into docs/cli.md."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    new = f"{before}{BEGIN}\n\n{commands()}\n\n{END}{rest.partition(END)[2]}"
-    if not check:
-        PAGE.write_text(new, encoding="utf-8")
-    elif new != text:
-        raise click.ClickException("docs/cli.md is stale: run `tools/docs cli`.")
-
-
 if __name__ == "__main__":
-    main(prog_name="tools/docs cli")
+    generated.command("cli", commands)(prog_name="tools/docs cli")
