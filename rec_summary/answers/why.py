@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -255,6 +255,17 @@ class Compared(NamedTuple):
     metric: str | None
     task: str | None
 
+    def click_rates(self) -> Iterator[Scanned]:
+        """Yields the click rates of slices, which are shown: `answer` is about that of a task."""
+        for each in self.scanned:
+            if (each.kind, each.metric) == (SLICE, "calibration"):
+                assert each.history is not None
+                assert each.whole is not None
+                totals = sums.totals_of(each.history), sums.totals_of(each.whole)
+                compare = sums.comparing(sums.rate, *totals)
+                rates = _scan(compare, each.steps, _warm(each.whole), None, None, steady=True)
+                yield each._replace(metric="click_rate", scan=rates)
+
     def answer(self, events: Iterable[Event]) -> Answer:
         """Returns what moved, the likeliest culprit first.
 
@@ -336,7 +347,7 @@ def _scan_task(
     with_traffic: bool,
 ) -> Iterable[Scanned]:
     """Yields the comparisons of all columns of a task."""
-    warm = int(whole.steps[min(sums.warm_up(whole), len(whole.steps) - 1)])
+    warm = _warm(whole)
     for history in histories:
         aligned = _of_same_reports(whole, history)
         totals = sums.totals_of(history), sums.totals_of(aligned)
@@ -359,6 +370,11 @@ def _scan_task(
                 orders.comparing(history, totals[0]), history.order_steps, warm, since, at
             )
             yield Scanned(kind, "auc", comparisons, history.order_steps, history, aligned)
+
+
+def _warm(whole: SliceHistory) -> int:
+    """Returns the step at which the warm-up of a task ends."""
+    return int(whole.steps[min(sums.warm_up(whole), len(whole.steps) - 1)])
 
 
 def _of_same_reports(whole: SliceHistory, history: SliceHistory) -> SliceHistory:

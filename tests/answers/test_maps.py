@@ -9,10 +9,12 @@ from rec_summary.answers.maps import Map, maps
 from rec_summary.answers.scalars import Scalars
 from rec_summary.answers.why import compared
 from tests.support.broken_streams import BREAK, by_chance, nothing, stream
+from tests.support.slice_streams import Batch
 
 
 def found(broken: object, columns: int = 120, scalars: tuple[Scalars, ...] = ()) -> list[Map]:
-    return maps(compared(stream(broken), scalars).scanned, columns)
+    done = compared(stream(broken), scalars)
+    return maps([*done.scanned, *done.click_rates()], columns)
 
 
 def of(every: list[Map], metric: str, column: str = "country", task: str = "ctr") -> Map:
@@ -27,6 +29,21 @@ def test_a_broken_slice_stands_out_from_its_onset_on() -> None:
     assert np.nanmax(np.abs(before)) < 5
     assert after[row, 0] > 6
     assert np.nanargmax(np.nanmax(after, axis=1)) == row
+
+
+def lost(step: int, batch: Batch, random: np.random.Generator) -> None:
+    """DE has no clicks any more."""
+    batch["ctr"][(batch["country"] == 1) & (step > BREAK)] = 0
+
+
+def test_the_click_rate_of_a_slice_is_shown() -> None:
+    [whole] = [each for each in stream(lost) if (each.task, each.column) == ("ctr", "country")]
+    rate = of(found(lost, columns=len(whole.steps)), "click_rate")
+    assert pytest.approx(whole.sums[..., 2] / whole.sums[..., 1]) == rate.values.T
+    assert (rate.kind, rate.worse) == ("slice", "")
+    row, after = rate.names.index("DE"), rate.steps > BREAK
+    assert rate.z[row, after][0] < -6
+    assert np.nanmax(np.abs(rate.z[:, ~after])) < 5
 
 
 def test_where_nothing_breaks_no_slice_is_far_from_its_past() -> None:

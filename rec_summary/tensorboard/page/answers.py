@@ -389,7 +389,7 @@ def _read(run: Run) -> tuple[dict[str, SliceHistory], list[Any], dict[str, Any],
     every = [*map(str, report.problems)]
     more = [f"and {len(every) - _PROBLEMS:,} more problems"] * (len(every) > _PROBLEMS)
     done = compared(evidence.slices, evidence.series)
-    answer, found = done.answer(evidence.events), maps(done.scanned)
+    answer, found = done.answer(evidence.events), maps([*done.scanned, *done.click_rates()])
     said = {"lines": lines(answer), "problems": every[:_PROBLEMS] + more}
     return (
         {each.task: each for each in evidence.slices if not each.column},

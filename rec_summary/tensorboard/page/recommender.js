@@ -9,6 +9,7 @@ const RUNS_SHOWN = 200;
 const GROUPS_SHOWN = 50;
 const ROWS_SHOWN = 30;
 const Z_LIMIT = 6;
+const POLL_MS = 500; // a record is on the page within two seconds, of which the index takes one
 const LEAST_REST_MS = 3000;
 const LIST_REST_MS = 30000;
 const STATE_KEY = "p.rec_summary.state";
@@ -1442,7 +1443,7 @@ async function listAgain() {
 async function live() {
   let listed = performance.now();
   for (;;) {
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     if (!visible()) continue;
     try {
       if (!data.runs.length || performance.now() - listed > LIST_REST_MS) {
